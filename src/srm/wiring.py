@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import Future, as_completed
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -13,7 +12,7 @@ from contextlib import (
     suppress,
 )
 from dataclasses import replace
-from functools import partial, wraps
+from functools import wraps
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -22,13 +21,12 @@ from srm.clock import now_ms
 from srm.config.loader import file_to_name
 from srm.config.model import ClusterClients, Config, FlowConfig
 from srm.domain.names.topics import Flow
-from srm.engine.cluster_ports import Cluster, away_cluster, cluster_ids
+from srm.engine.cluster_ports import Cluster, away_cluster, cluster_ids, tolerate
 from srm.engine.control import control_lists
-from srm.errors import SrmError
+from srm.errors import ConfigError, SrmError
 from srm.kafka.admin.clients import DEFAULT_TIMEOUT_S
 from srm.kafka.cluster import KafkaCluster, same_clusters
 from srm.kafka.wire.brokers import refusals_of
-from srm.threads import fulfil, start_thread
 
 if TYPE_CHECKING:
     from srm.engine.flows.supervision import StateTopics
@@ -112,7 +110,6 @@ def open_flow(config: Config, flow: Flow, *, partial: bool = False) -> Iterator[
         else:
             effective = settings_now(configured, source, target)
         context = flow_context(effective, source, target, config.cluster_clients(flow.target, flow))
-        _compare(context)
         # A restore flow has no opposite flow.
         yield replace(context, opposite=config.flow_configs.get(flow.reverse))
 
@@ -202,10 +199,8 @@ def _move_context(
 ) -> MoveContext:
     from srm.engine.moves.records import MoveContext
 
-    there = flow_context(forward, source, target, config.cluster_clients(forward.flow.target))
-    _compare(there)
     return MoveContext(
-        there,
+        flow_context(forward, source, target, config.cluster_clients(forward.flow.target)),
         flow_context(reverse, target, source, config.cluster_clients(forward.flow.source)),
         notary=notary(config),
         file=file_to_name(config.path),
@@ -327,13 +322,18 @@ def open_state_topics(config: Config, flows: Iterable[Flow]) -> Iterator[StateTo
 def flow_context(
     config: FlowConfig, source: Cluster, target: Cluster, target_clients: ClusterClients
 ) -> FlowContext:
-    """Join two open clusters into a flow; ``config`` must have the control lists merged in."""
+    """Join two open clusters into a flow; ``config`` must have the control lists merged in.
+
+    One cluster under two aliases is refused, by a command here: it may tolerate refused calls.
+    """
     # The clusters have been contacted: an error is shown before these are imported.
     from srm.engine.map_reader import KafkaMapReader
     from srm.engine.ports import FlowContext
     from srm.kafka.state.driver_log import KafkaFlowSwitch
     from srm.redirect import callers
 
+    for error in compare((source, target)) if patience.current() is not None else ():
+        raise error
     flow = config.flow
     source, target = _join(source, target)
     return FlowContext(
@@ -372,31 +372,24 @@ class _Joined:
         return call
 
 
-def _compare(context: FlowContext) -> None:
-    """Refuse one cluster under two aliases before a command, which may tolerate refused calls."""
-    if patience.current() is not None and isinstance(context.source, _Joined):
-        context.source.cluster_id(), context.target.cluster_id()
+def compare(clusters: Iterable[Cluster]) -> list[ConfigError]:
+    """Return an error for each cluster with several aliases, of those that answer."""
+    real = [cluster for cluster in clusters if isinstance(cluster, KafkaCluster)]
+    for cluster in real:
+        tolerate(cluster.cluster_id, f"the id of cluster {cluster.alias} is not compared", SrmError)
+    return [*same_clusters(real)]
 
 
 def require_two_clusters(config: Config, flows: Collection[Flow]) -> None:
-    """Raise ConfigError if each flow is between two aliases of one cluster.
+    """Raise ConfigError if a cluster of the flows has two aliases.
 
-    The first flow between two clusters ends the wait: a silent cluster delays no other flow.
+    One that is silent for some seconds is compared when its flows run: it stops no other flow.
     """
-    aliases, refused = {alias for flow in flows for alias in (flow.source, flow.target)}, []
-    with patience.limit(None), open_clusters(config, aliases, patience.DEFAULT_S) as opened:
-        clusters = cast("dict[str, KafkaCluster]", opened)
-        answers = {alias: Future[str]() for alias in aliases}
-        for alias, answer in answers.items():
-            start_thread(f"srm id of {alias}", partial(fulfil, answer, opened[alias].cluster_id))
-        for _ in as_completed(answers.values()):
-            pairs = [(clusters[flow.source], clusters[flow.target]) for flow in flows]
-            answered = [pair for pair in pairs if all(one.known_id for one in pair)]
-            refused = [error for pair in answered for error in same_clusters(pair)]
-            if len(refused) < len(answered):
-                return
-    if refused and len(refused) == len(flows):
-        raise refused[0]
+    aliases = {alias for flow in flows for alias in (flow.source, flow.target)}
+    limit_s = patience.DEFAULT_S
+    with patience.limit(limit_s), open_clusters(config, aliases, limit_s) as opened:
+        for error in compare(opened.values()):
+            raise error
 
 
 def _join(source: Cluster, target: Cluster) -> tuple[Cluster, Cluster]:

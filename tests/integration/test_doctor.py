@@ -88,6 +88,7 @@ def test_two_names_of_one_cluster_are_one_problem_and_every_command_refuses_them
         ["metrics", "show"],
         ["status"],
         ["replicate"],
+        ["replicate", "--flow", "P->C"],
     ]
     refusals = {
         str(CliRunner().invoke(app, [*words, "--flow", "P->B", "--config", str(config)]).exception)

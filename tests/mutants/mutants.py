@@ -247,7 +247,7 @@ PROVING: Final = "tests/unit/engine/groups/test_proving.py"
 DRILL: Final = "tests/unit/engine/drill/test_drill.py"
 RESTORED: Final = "tests/unit/replication/restore/test_steps.py"
 FENCING: Final = "tests/unit/engine/moves/test_fencing.py"
-UNPLANNED: Final = "tests/unit/engine/moves/control/test_unplanned.py"
+UNPLANNED: Final = "tests/unit/engine/moves/control/test_unplanned_groups.py"
 SETTLED: Final = "tests/unit/engine/recovery/test_settle.py"
 MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 
 import pytest
@@ -159,31 +158,32 @@ def test_a_flow_between_two_names_of_one_cluster_is_refused_once_both_have_answe
             )
 
 
-def test_a_replicator_of_one_cluster_alone_is_refused_and_waits_for_no_silent_cluster(
+def test_a_replicator_is_refused_if_one_flow_is_within_one_cluster_and_waits_for_no_dead_one(
     tmp_path, monkeypatch
 ):
-    file, silence = tmp_path / "srm.properties", threading.Event()
+    file = tmp_path / "srm.properties"
     file.write_text(f"{FILE.replace('P, B', 'P, B, C')}\nC.bootstrap.servers = 127.0.0.1:3\n")
     config, flows = load_config(file), [Flow("P", "B"), Flow("B", "P"), Flow("C", "P")]
-    ids, known = {"P": "one", "B": "one", "C": "two"}, dict[str, str]()
+    ids = {"P": "one", "B": "one", "C": "two"}
 
-    def cluster_id(cluster):
-        if cluster.alias not in ids:
-            assert silence.wait(60.0)
-            return ""
-        known[cluster.alias] = ids[cluster.alias]
-        return ids[cluster.alias]
+    def refusals(clusters, _timeout_s):
+        dead = UnavailableError("no answer")
+        return [None if alias in ids else dead for alias, _ in clusters]
 
-    monkeypatch.setattr(KafkaCluster, "known_id", property(lambda one: known.get(one.alias)))
-    monkeypatch.setattr(KafkaCluster, "cluster_id", cluster_id)
-    with pytest.raises(ConfigError, match=r"^B and P are one cluster, one; correct"):
-        require_two_clusters(config, flows[:2])
-    require_two_clusters(config, flows)  # C->P is between two clusters
-    known.clear()
-    ids = {"P": "one", "B": "three"}
+    monkeypatch.setattr("srm.wiring.refusals_of", refusals)
+    monkeypatch.setattr(KafkaCluster, "known_id", property(lambda cluster: ids[cluster.alias]))
+    refused = r"^B and P are one cluster, one; correct"
+    with pytest.raises(ConfigError, match=refused):
+        require_two_clusters(config, flows)
+    source, target = (KafkaCluster(alias, config.cluster_clients(alias)) for alias in "PB")
+    with patience.limit(60.0), pytest.raises(ConfigError, match=refused):
+        flow_context(config.flow(flows[0]), source, target, target.props)
+    require_two_clusters(config, flows[2:])  # B is not of its flows
+    del ids["C"]
+    with pytest.raises(ConfigError, match=refused):
+        require_two_clusters(config, flows)
+    ids["B"] = "three"
     require_two_clusters(config, flows)
-    assert "C" not in known
-    silence.set()
 
 
 def test_without_the_patience_of_a_command_a_cluster_is_opened_whatever_its_state(config):

@@ -48,9 +48,15 @@ class LazyGroup(TyperGroup):
         return list(self.commands)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take an argument that is not a command as one of the default command."""
-        if self._default and args and args[0] not in {*self.commands, *ctx.help_option_names}:
+        """Take an argument that is not a command as one of the default command.
+
+        Without one, ``version`` and ``help`` are the options of these names.
+        """
+        word = args[0] if args else ""
+        if self._default and word not in {"", *self.commands, *ctx.help_option_names}:
             args = [self._default, *args]
+        elif any(f"--{word}" in one.opts for one in self.get_params(ctx) if one.is_eager):
+            args = [f"--{word}", *args[1:]]
         return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 -- typer's

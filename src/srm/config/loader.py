@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from srm import logs
 from srm.config import keys, model, properties, values
 from srm.config.lines import (
+    Level,
     Resolved,
     Setting,
     check_settings,
@@ -41,6 +42,8 @@ logger = logging.getLogger(__name__)
 CONFIG_VARIABLE: Final = "SRM_CONFIG"
 DEFAULT_FILE: Final = "srm.properties"
 _ALIAS: Final = re.compile(r"[A-Za-z0-9_\-]+")
+_NAMING: Final = re.compile(rf"({_ALIAS.pattern})(?:\.bootstrap\.servers|->({_ALIAS.pattern})\..+)")
+"""Keys that name clusters."""
 _RESERVED: Final = frozenset(
     {"workers", "connectors", "consumer", "producer", "admin", "stack", "service", "spark"}
 )
@@ -158,7 +161,7 @@ def read_settings(
     ``problems``: collects mistakes in lines, instead of raising the first ones.
     """
     file = find_config(path)
-    lines = properties.with_overrides(properties.read_properties(file), overrides)
+    lines = properties.with_overrides(properties.read_properties(file, problems), overrides)
     resolved = properties.resolve_references(lines, str(file), connections, problems)
     return understand(resolved, str(file), strict=strict, problems=problems)
 
@@ -172,7 +175,7 @@ def understand(
 ) -> SettingsFile:
     """Classify lines that were read from ``path``; for the others see :func:`read_settings`."""
     lines = tuple(lines)
-    clusters = _clusters(lines, path)
+    clusters = _clusters(lines, path, problems)
     classified = [(line, classify(line, clusters)) for line in lines]
     mistakes, warnings, unknown = check_settings(classified, clusters, path, strict=strict)
     settings = tuple(setting for _, setting in classified if setting is not None)
@@ -191,7 +194,7 @@ def build_config(file: SettingsFile, *, stores: bool = True) -> model.Config:
     ``stores``: also read the key and trust stores, which another host or user may have.
     """
     clients = _clients(file, file.clusters, stores=stores)
-    _check_addresses(file, clients)
+    _check_addresses(file)
     for flow in file.flows:
         own = _clients(file, (flow.source, flow.target), flow, stores=stores)
         clients |= {at: client for at, client in own.items() if client != clients[*at[:2], None]}
@@ -218,14 +221,12 @@ def find_problems(
     ``open_client`` opens the files that the properties of a client name.
     """
     found = {str(error): error for error in file.problems}
-    known = [f": {text.partition(': ')[2].partition(': ')[0]}: " for text in found]
 
     def attempt(act: Callable[[], object]) -> None:
         try:
             act()
         except SrmError as error:
-            # A reference without a value is a wrong value, too.
-            if not any(key in str(error) for key in known):
+            if not _is_of_unresolved(file, str(error)):
                 found.setdefault(str(error), error)
 
     opened: list[values.ClientProperties] = []
@@ -238,12 +239,25 @@ def find_problems(
 
     for flow in (None, *file.flows):
         for alias in file.clusters if flow is None else (flow.source, flow.target):
+            attempt(partial(_servers, file, alias))
             for kind in model.CLIENT_KINDS:
                 attempt(partial(try_client, alias, kind, flow))
         for key in keys.FLOW_KEYS if flow is not None else ():
             attempt(partial(file.value, key.name, flow))
     attempt(partial(build_config, file))
     return tuple(found.values())
+
+
+def _is_of_unresolved(file: SettingsFile, error: str) -> bool:
+    """True if an error may be due to a value that has a problem of its own already."""
+    for setting in file.settings:
+        name, scope = setting.name, setting.scope
+        # Errors of a store name its location instead.
+        stem = "password" if name.endswith("password") else name
+        places = (f"cluster {scope}", f"{scope}.") if setting.level is Level.ALIAS else ("",)
+        if setting.written.is_unresolved and stem in error and any(p in error for p in places):
+            return True
+    return False
 
 
 def _family(file: SettingsFile, prefix: str) -> dict[str, str]:
@@ -286,7 +300,7 @@ def target_only(flow: Flow, lines: Iterable[properties.Property], path: str) -> 
     clusters = f"{flow.source}, {flow.target}"
     file = understand((properties.Property("clusters", clusters), *lines), path)
     clients = _clients(file, [flow.target])
-    _check_addresses(replace(file, clusters=(flow.target,)), clients)
+    _check_addresses(replace(file, clusters=(flow.target,)))
     return model.Config(
         path=path,
         clusters=file.clusters,
@@ -296,17 +310,30 @@ def target_only(flow: Flow, lines: Iterable[properties.Property], path: str) -> 
     )
 
 
-def _clusters(lines: tuple[properties.Property, ...], path: str) -> tuple[str, ...]:
+def _clusters(
+    lines: tuple[properties.Property, ...], path: str, problems: list[SrmError] | None
+) -> tuple[str, ...]:
+    """Return the aliases; without their line those that other lines name, with a problem."""
     named = [line for line in lines if line.key == "clusters"]
-    clusters = tuple(dict.fromkeys(split_patterns(named[-1].value))) if named else ()
+    clusters, error = tuple(dict.fromkeys(split_patterns(named[-1].value))) if named else (), None
     if not clusters:
-        raise ConfigError(f"{path}: key clusters is missing; list the aliases: clusters = P, B")
+        found = filter(None, map(_NAMING.fullmatch, (line.key for line in lines)))
+        aliases = (alias for match in found for alias in match.groups())
+        clusters = tuple(dict.fromkeys(one for one in aliases if one and one not in _RESERVED))
+        example = ", ".join(clusters) or "P, B"
+        error = ConfigError(
+            f"{path}: key clusters is missing; list the aliases: clusters = {example}"
+        )
     for alias in clusters:
         if not _ALIAS.fullmatch(alias) or alias in _RESERVED:
-            raise ConfigError(
+            error = ConfigError(
                 f"{named[-1].at(path)}: {alias!r} cannot be the alias of a cluster; use letters, "
                 f"digits, - and _, and none of {', '.join(sorted(_RESERVED))}"
             )
+    if error is not None:
+        if problems is None:
+            raise error
+        problems.append(error)
     return clusters
 
 
@@ -581,25 +608,8 @@ def _notation(name: str, value: str) -> str:
     return "use_all_dns_ips" if (name, value) == ("client.dns.lookup", "default") else value
 
 
-def _check_addresses(file: SettingsFile, clients: _Clients) -> None:
-    addresses: dict[str, frozenset[str]] = {}
-    for alias in file.clusters:
-        written = clients[alias, "admin", None].get("bootstrap.servers", "")
-        servers = split_patterns(written)
-        if not servers:
-            unknown = "; srm config check --strict shows the unknown keys" if file.unknown else ""
-            raise ConfigError(
-                f"{file.path}: cluster {alias} has no address; add {alias}.bootstrap.servers = "
-                f"host:port{unknown}"
-            )
-        for server in servers:
-            if not _SERVER.fullmatch(server):
-                # A password may have commas, too.
-                text = values.without_login(written) if "@" in written else server
-                raise ConfigError(
-                    f"{file.path}: {alias}.bootstrap.servers: {text!r} is not of the form host:port"
-                )
-        addresses[alias] = frozenset(server.rpartition("//")[2].lower() for server in servers)
+def _check_addresses(file: SettingsFile) -> None:
+    addresses = {alias: _servers(file, alias) for alias in file.clusters}
     for one, other in combinations(file.clusters, 2):
         common = addresses[one] & addresses[other]
         if common:
@@ -607,3 +617,22 @@ def _check_addresses(file: SettingsFile, clients: _Clients) -> None:
                 f"{file.path}: {one} and {other} are the same cluster: both name "
                 f"{values.without_login(min(common))}; give each its own bootstrap.servers"
             )
+
+
+def _servers(file: SettingsFile, alias: str) -> frozenset[str]:
+    written = _client(file, alias, "admin").get("bootstrap.servers", "")
+    servers = split_patterns(written)
+    if not servers:
+        unknown = "; srm config check --strict shows the unknown keys" if file.unknown else ""
+        raise ConfigError(
+            f"{file.path}: cluster {alias} has no address; add {alias}.bootstrap.servers = "
+            f"host:port{unknown}"
+        )
+    for server in servers:
+        if not _SERVER.fullmatch(server):
+            # A password may have commas, too.
+            text = values.without_login(written) if "@" in written else server
+            raise ConfigError(
+                f"{file.path}: {alias}.bootstrap.servers: {text!r} is not of the form host:port"
+            )
+    return frozenset(server.rpartition("//")[2].lower() for server in servers)

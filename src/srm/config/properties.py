@@ -33,11 +33,15 @@ _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Property:
-    """One ``key = value``; ``line`` is where it starts in the file, 0 for an override."""
+    """One ``key = value``; ``line`` is where it starts in the file, 0 for an override.
+
+    ``is_unresolved``: the value is not the one that is meant, as part of it has no value.
+    """
 
     key: str
     value: str
     line: int = 0
+    is_unresolved: bool = False
 
     def __repr__(self) -> str:
         return f"Property({self.key!r}, {shown(self.key, self.value)!r}, {self.line})"
@@ -46,21 +50,33 @@ class Property:
         return f"{path} line {self.line}" if self.line else "override"
 
 
-def parse_properties(text: str) -> tuple[Property, ...]:
-    """Parse the syntax of java.util.Properties, comments and continuation lines included."""
-    found, line = [], 1
+def parse_properties(
+    text: str, path: str = "", problems: list[SrmError] | None = None
+) -> tuple[Property, ...]:
+    """Parse the syntax of java.util.Properties, comments and continuation lines included.
+
+    ``problems``: collects invalid lines, instead of raising the first one.
+    """
+    found, line, at = list[Property](), 1, 0
     try:
         for element in javaproperties.parse(text):
             if isinstance(element, javaproperties.KeyValue):
                 found.append(Property(element.key, element.value.strip(), line))
             line += len(_LINE_END.findall(element.source))
+            at += len(element.source)
     except javaproperties.InvalidUEscapeError as error:
         why = f"invalid escape {error.escape}; write \\u with four hexadecimal digits"
-        raise ConfigError(f"line {line}: {why}") from None
+        problem = ConfigError(f"{path} line {line}: {why}".lstrip())
+        if problems is None:
+            raise problem from None
+        problems.append(problem)
+        left = "\n" * (line - 1) + text[at:].replace(error.escape, "?", 1)
+        for one in parse_properties(left, path, problems):
+            found.append(replace(one, is_unresolved=True) if one.line == line else one)
     return tuple(found)
 
 
-def read_properties(path: Path) -> tuple[Property, ...]:
+def read_properties(path: Path, problems: list[SrmError] | None = None) -> tuple[Property, ...]:
     r"""Read a file as UTF-8, or as Latin-1 (Java's encoding) where it is not UTF-8."""
     try:
         data = path.read_bytes()
@@ -72,10 +88,7 @@ def read_properties(path: Path) -> tuple[Property, ...]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = data.decode("latin-1")
-    try:
-        return parse_properties(text)
-    except ConfigError as error:
-        raise ConfigError(f"{path} {error}") from None
+    return parse_properties(text, str(path), problems)
 
 
 def with_overrides(
@@ -123,7 +136,7 @@ def _is_of_shell(line: Property) -> bool:
     return (_SHELL.fullmatch if is_whole else _SHELL_WITHIN.search)(line.value) is not None
 
 
-_Provider = Callable[[str, str], str]
+_Provider = Callable[[str, str], str] | ConfigError
 Connections = Callable[[str], Mapping[str, str]]
 """Reads an Airflow connection: its extra fields, and ``host``, ``login``, ``password``."""
 
@@ -164,7 +177,7 @@ def resolve_references(
     ``problems``: collects references without a value, which remain as written.
     """
     read, lines, found = connections or _default_connections[0], tuple(lines), list[Property]()
-    providers = _declare(lines, path, read)
+    providers = _declare(lines, path, read, problems)
     for line in lines:
         try:
             found += _connection_lines(_with_value(line, path, providers), path, read)
@@ -172,7 +185,9 @@ def resolve_references(
             if problems is None:
                 raise
             problems.append(error)
-            found.append(line)
+            # Of a connection, it may be the address that is missing.
+            key = line.key.replace(CONNECTION_KEY, "bootstrap.servers")
+            found.append(replace(line, key=key, is_unresolved=True))
     return tuple(found)
 
 
@@ -193,13 +208,18 @@ def _with_value(line: Property, path: str, providers: Mapping[str, _Provider]) -
     def value(match: re.Match[str]) -> str:
         if match[1] not in providers:
             return match[0]
+        provider = providers[match[1]]
+        if isinstance(provider, ConfigError):
+            raise provider
         with at_place(line.at(path), line.key):
-            return providers[match[1]](match[2] or "", match[3])
+            return provider(match[2] or "", match[3])
 
     return replace(line, value=_REFERENCE.sub(value, line.value)) if providers else line
 
 
-def _declare(lines: tuple[Property, ...], path: str, read: Connections) -> dict[str, _Provider]:
+def _declare(
+    lines: tuple[Property, ...], path: str, read: Connections, problems: list[SrmError] | None
+) -> dict[str, _Provider]:
     def from_connection(name: str, field: str) -> str:
         found = read(name)
         if field not in found:
@@ -221,9 +241,13 @@ def _declare(lines: tuple[Property, ...], path: str, read: Connections) -> dict[
                 providers[name] = provider
         if name not in providers:
             classes = ", ".join(of_java for _, of_java in known if of_java)
-            raise ConfigError(
+            error = ConfigError(
                 f"{path}: {PROVIDERS_KEY} names {name!r}, whose class is not one of {classes}"
             )
+            if problems is None:
+                raise error
+            problems.append(error)
+            providers[name] = error
     return providers
 
 

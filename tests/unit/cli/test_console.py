@@ -109,6 +109,7 @@ def test_the_program_tells_its_version_and_lists_its_groups() -> None:
     version, listing = srm("--version"), srm("--help", COLUMNS="100")
 
     assert version.stdout.startswith("srm 0.")
+    assert (srm("version").stdout, srm("help").stdout) == (version.stdout, srm("-h").stdout)
     assert "stack" in listing.stdout
     assert "Exit codes: 0 done" in listing.stdout
 

@@ -44,13 +44,13 @@ from srm.engine.control import control_lists, topic_sync
 from srm.engine.control.recorded_copies import with_recorded
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, SrmError, UsageError
-from srm.kafka.cluster import KafkaCluster, same_clusters
+from srm.kafka.cluster import KafkaCluster
 from srm.kafka.wire.login import SecurityAccess
 from srm.kafka.wire.security import read_security
 from srm.pages.tables import Listing
 from srm.replication.driver.discovery import internal_topic_specs
 from srm.replication.native.library import native_library
-from srm.wiring import flow_context, open_clusters
+from srm.wiring import compare, flow_context, open_clusters
 
 State = Literal["ok", "warning", "problem"]
 
@@ -140,13 +140,12 @@ def check_clusters(config: Config, checks: Checks) -> None:
             answers.add(alias)
             if alias in targets:
                 checks.run(f"transactions on {alias}", partial(_transactions, cluster))
-        ids = {alias: opened[alias].cluster_id() for alias in answers}
-        for error in same_clusters([cast("KafkaCluster", opened[alias]) for alias in answers]):
+        for error in compare(opened[alias] for alias in answers):
             checks.fail("clusters", error)
         for flow in config.flows:
-            if not {flow.source, flow.target} <= answers or ids[flow.source] == ids[flow.target]:
-                continue
             source, target = opened[flow.source], opened[flow.target]
+            if not {flow.source, flow.target} <= answers or compare((source, target)):
+                continue
             try:
                 merged = control_lists.merged_if_known(config.flow(flow), target)
                 effective = with_recorded(merged, source, target)

@@ -34,7 +34,7 @@ from srm.cli.flows.for_flows import print_table, say
 from srm.clock import now_ms
 from srm.config.model import Config
 from srm.domain.moves.plan import MovePlan
-from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, MoveStep
+from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, MoveStep, run_again
 from srm.domain.moves.report import Approval
 from srm.domain.moves.request import FORM, SETTINGS, MoveRequest, MoveSetting, ends, read
 from srm.domain.text.amount import moment, reasons_text, some
@@ -409,7 +409,7 @@ def move_view(plan: MovePlan, event: RunEvent) -> Group:
 
 
 _SENT: Final = "clients have been sent to {target}; "
-_AGAIN: Final = "'srm failover run --move-id {move}' "
+_AGAIN: Final = "'{again}' "
 _FINISH: Final = f"{_SENT}if no process carries it, {_AGAIN}"
 _HELD: Final = f"after a kill {_AGAIN}continues it, 'srm failover release {{move}}' ends it"
 _UNFINISHED: Final = frozenset[MoveStep]({"gone", "verified"})
@@ -459,7 +459,8 @@ def _one_move(move_id: str, pair: TwoClusters) -> Looked:
     if not is_held:
         return Looked(seen, lambda console: console.print(line, soft_wrap=True))
     view = move_view(planned, RunEvent("wait", seen))
-    notes = Text("\n".join((*seen.notes, carrier, _HELD.format(move=move_id))))
+    held = _HELD.format(move=move_id, again=run_again(move_id))
+    notes = Text("\n".join((*seen.notes, carrier, held)))
     return Looked(seen, lambda console: console.print(view, notes, sep="\n", soft_wrap=True))
 
 
@@ -474,7 +475,10 @@ def whereabouts(planned: MovePlan, progress: MoveProgress) -> str:
     """Say where a move has led its clients, and what continues or ends it."""
     request, held_s = planned.request, progress.held_seconds
     said = _NEXT[progress.step].format(
-        source=request.source, target=request.target, move=planned.move_id
+        source=request.source,
+        target=request.target,
+        move=planned.move_id,
+        again=run_again(planned.move_id),
     )
     held = "" if held_s is None else f" after {held_s:,.1f} s of hold"
     why = f": {progress.reason}" if progress.reason else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
@@ -59,9 +60,14 @@ STEPS: Final = (
 RUN_STEPS: Final = STEPS[1:]
 
 
+def run_again(move_id: str) -> str:
+    """Return the command that continues a move at its step."""
+    return f"srm failover run --move-id {shlex.quote(move_id)}"
+
+
 def hold_again(move_id: str) -> str:
     """Say how an operator holds a move again."""
-    return f"hold it again ('srm failover run --move-id {move_id}')"
+    return f"hold it again ('{run_again(move_id)}')"
 
 
 def end_of_pause(move_id: str) -> str:

@@ -16,7 +16,7 @@ from srm.domain.groups.checkpoints import deletion
 from srm.domain.groups.proof import TranslationClaim, Verdict
 from srm.domain.moves.gate import Presence, ReplicationFacts
 from srm.domain.moves.plan import GroupPlan, MovePlan, fingerprint, position_problem
-from srm.domain.moves.progress import end_of_pause
+from srm.domain.moves.progress import end_of_pause, run_again
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectKind, Route, group_subject, home_route, subjects_of
 from srm.domain.text.amount import Finding, Reason, amount, moment, problem, some, warning
@@ -106,7 +106,7 @@ def _plan(context: MoveContext, request: MoveRequest, move_id: str, *, dry_run: 
         if known.request != request:
             raise ConflictError(
                 f"move {move_id!r} was planned for another request: choose another id, or "
-                f"continue it: srm failover run --move-id {move_id}"
+                f"continue it: {run_again(move_id)}"
             )
         if (at := store.progress(move_id)).step not in _REPLACEABLE:
             require_in_force(context, known, at, lifts=not dry_run)

@@ -21,7 +21,15 @@ from srm import patience
 from srm.domain.groups.group_sync import SyncDecision
 from srm.domain.moves.gate import MoveStatus, SyncStatus, decide_without_look, is_member_of
 from srm.domain.moves.plan import MovePlan, offsets_to_write
-from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep, StepRule, hold_again
+from srm.domain.moves.progress import (
+    HELD,
+    RUN_STEPS,
+    MoveProgress,
+    RunStep,
+    StepRule,
+    hold_again,
+    run_again,
+)
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.routing import LEASE_MS, group_subject
 from srm.domain.names.topics import TopicPartition
@@ -309,8 +317,8 @@ def _remedy(context: MoveContext, plan: MovePlan, step: StepRule) -> str:
     """Return what an operator can do where a cluster does not answer a step, if anything."""
     if step.releases:
         return way_without_source(context, plan.request)
-    again = f"'srm failover run --move-id {plan.move_id}'"
-    return f"clients have been sent to {plan.request.target}; {again} verifies and reports the move"
+    again, target = run_again(plan.move_id), plan.request.target
+    return f"clients have been sent to {target}; '{again}' verifies and reports the move"
 
 
 @contextmanager

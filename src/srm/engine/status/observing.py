@@ -45,6 +45,7 @@ from srm.engine.status.status import (
     flow_health,
     hints,
     status_of,
+    total_lag,
 )
 from srm.errors import SrmError, UnavailableError
 
@@ -185,17 +186,20 @@ def _groups(context: FlowContext, surveyed: Survey) -> tuple[GroupStatus, ...]:
             dict(sorted(Counter(outcome.state for outcome in found).items())),
             sum(outcome.remaining for outcome in found),
             sum(outcome.total_skipped for outcome in found),
-            sum(_lag(outcome, surveyed) for outcome in found),
+            _lag(found, surveyed),
         )
         for group, found in sorted(by_group.items())
     )
 
 
-def _lag(outcome: CheckpointOutcome, surveyed: Survey) -> int:
-    if outcome.direction is None:
-        return 0
-    log = surveyed.facts_of(outcome.upstream, outcome.direction).upstream_log
-    return 0 if log is None else max(0, log.end - max(outcome.upstream_offset, log.start))
+def _lag(found: Collection[CheckpointOutcome], surveyed: Survey) -> int | None:
+    places = list[tuple[int | None, int | None]]()
+    for one in found:
+        if one.direction is not None:
+            log = surveyed.facts_of(one.upstream, one.direction).upstream_log
+            end = None if log is None or log is UNKNOWN_LOG else log.end
+            places.append((one.upstream_offset, end))
+    return total_lag(places)
 
 
 def _groups_by_checkpoints(context: FlowContext, known: MoveFacts) -> tuple[GroupStatus, ...]:

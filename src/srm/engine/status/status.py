@@ -267,6 +267,17 @@ def _reason(status: replication_records.PartitionStatus | None) -> str:
     return status.what if lost in status.what else f"{status.what} (offsets {lost})"
 
 
+def offsets_left(offset: int | None, end: int | None) -> int | None:
+    """Count the offsets up to an end seen earlier; 0 for an offset past it."""
+    return None if offset is None or end is None else max(0, end - offset)
+
+
+def total_lag(places: Iterable[tuple[int | None, int | None]]) -> int | None:
+    """Sum the offsets from commits to log ends, as Kafka does; None if one is not known."""
+    lags = [offsets_left(*one) for one in places]
+    return None if not lags or None in lags else sum(lag or 0 for lag in lags)
+
+
 NO_CHECKPOINT: Final = "no checkpoint: auto.offset.reset would decide"
 State = Literal["RUNNING", "DEGRADED", "STOPPED", "PAUSED", "IDLE", "OFF"]
 """Health, the same for commands, DAGs, REST and pages; docs/operate.md explains it."""

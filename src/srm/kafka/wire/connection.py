@@ -33,6 +33,8 @@ _CORRELATION: Final = struct.Struct(">i")
 _SIZE: Final = struct.Struct(">i")
 _TLS_ALERT: Final = 0x1503
 """First bytes of a TLS alert, the answer of a TLS listener to an unencrypted request."""
+_HANDSHAKE_BYTES: Final = 1 << 20
+"""Limit of an answer before the versions are known; text of another protocol is a size of GB."""
 _LOG_IN_AFTER: Final = 0.85
 """Part of a session after which to log in again; the Java client takes 0.85 to 0.95."""
 _SMALL_BYTES: Final = 1 << 14
@@ -412,6 +414,11 @@ class Connection:
             if size >> 16 == _TLS_ALERT:
                 what = f"{self.where}: the listener requires TLS"
                 self.close(ConfigError(what, "check security.protocol"))
+                return
+            if not self.versions and size > _HANDSHAKE_BYTES:
+                text = ascii(_SIZE.pack(size).decode("latin-1")).strip("'")
+                what = f"{self.where} answers {text}, not Kafka"
+                self.close(ConfigError(what, "check bootstrap.servers"))
                 return
             if size < _CORRELATION.size:
                 self.close(f"an answer of {size} bytes")

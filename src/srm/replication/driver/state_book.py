@@ -280,7 +280,10 @@ _SMOOTHING = 0.3  # weight of the newest byte rate; the rest is what was known b
 
 @dataclass(frozen=True, slots=True)
 class FlowProgress:
-    """One flow at one moment."""
+    """One flow at one moment.
+
+    ``records``: offsets written to the target since the start, less a marker for each new claim.
+    """
 
     flow: str
     topics: int

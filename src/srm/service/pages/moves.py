@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
-from srm.domain.moves.progress import HELD, STEPS, Carrier
+from srm.domain.moves.progress import HELD, STEPS, Carrier, run_again
 from srm.domain.moves.report import Bounds, read_again_by
 from srm.domain.moves.request import FORM, Operation
 from srm.domain.names.topics import Flow
@@ -151,7 +151,11 @@ StageState = Literal["done", "now", "next", "undone"]
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stage; ``reasons``: of its wait; ``carrier``: of the one now; ``way_out``: a command."""
+    """One stage; ``reasons``: of its wait; ``carrier``: of the one now.
+
+    ``way_out``: command that sends clients back.
+    ``again``: command that continues a move that no process carries.
+    """
 
     name: str
     text: str
@@ -161,6 +165,7 @@ class Stage:
     reasons: tuple[str, ...] = ()
     carrier: Carrier | None = None
     way_out: str = ""
+    again: str = ""
 
 
 def stages(look: flow_rows.MoveLook) -> tuple[Stage, ...]:
@@ -192,8 +197,8 @@ def stages(look: flow_rows.MoveLook) -> tuple[Stage, ...]:
         seconds = None
         if previous is not None and time_ms is not None:
             seconds = max(0.0, (time_ms - previous) / 1000)
-        out = _way_out(look) if state == "now" else ""
-        found.append(Stage(step.title, text, state, time_ms, seconds, reasons, carrier, out))
+        out, again = (_way_out(look), _continuation(look)) if state == "now" else ("", "")
+        found.append(Stage(step.title, text, state, time_ms, seconds, reasons, carrier, out, again))
         previous = previous if time_ms is None else time_ms
     if released:
         text = "clients are sent back to the source"
@@ -204,8 +209,14 @@ def stages(look: flow_rows.MoveLook) -> tuple[Stage, ...]:
 def _way_out(look: flow_rows.MoveLook) -> str:
     if look.progress.step not in HELD:
         return ""
-    request, move_id = look.plan.request, shlex.quote(look.plan.move_id)
-    return f"srm failover release {move_id} --source {request.source} --target {request.target}"
+    move_id = shlex.quote(look.plan.move_id)
+    return f"srm failover release {move_id} {look.plan.request.flow.options}"
+
+
+def _continuation(look: flow_rows.MoveLook) -> str:
+    if look.carrier is None or look.carrier.alive:
+        return ""
+    return f"{run_again(look.plan.move_id)} {look.plan.request.flow.options}"
 
 
 def _missing_proof(look: flow_rows.MoveLook) -> tuple[str, ...]:

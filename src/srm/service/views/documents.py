@@ -110,6 +110,7 @@ class TopicRow:
 
     ``reported`` of its ``partitions`` have a known position, ``going_on`` are being copied.
     ``groups`` have a checkpoint in the topic.
+    ``copied``: offsets that the log of the remote topic still holds, including markers of claims.
     ``measured`` is its newest window; the REST API omits one older than five minutes.
     """
 
@@ -193,17 +194,15 @@ class PositionRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupDetail:
-    """A group with its partitions; ``unread`` gives by alias why its offsets are unknown."""
+    """A group with its partitions; ``unread`` gives by alias why its offsets are unknown.
+
+    ``lag`` is on the source, in offsets after its newest known commits; None: unknown.
+    """
 
     row: GroupRow
     positions: tuple[PositionRow, ...]
     unread: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def lag(self) -> int | None:
-        """Lag on the source in offsets; None if it is unknown for a partition."""
-        found = [one.lag for one in self.positions if one.lag is not None]
-        return sum(found) if found and len(found) == len(self.positions) else None
+    lag: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,9 @@ from srm.engine.status.status import (
     NO_CHECKPOINT,
     FlowForecast,
     group_proof,
+    offsets_left,
     topic_health,
+    total_lag,
 )
 from srm.service.views import documents
 from srm.service.views.series import Measured
@@ -282,26 +284,35 @@ def group_detail(
     row = replace(
         _group_row(plan, outlook, look.error), records_read_again=again, by_commits=counted
     )
-    return documents.GroupDetail(row, positions, unread)
+    lag = group_lag(look, group, opposite, commits.source.offsets)
+    return documents.GroupDetail(row, positions, unread, lag)
 
 
 def _plan_of(outlook: MoveFacts, group: str) -> GroupPlan | None:
     return next((plan for plan in outlook.plans if plan.group == group), None)
 
 
-def group_lag(look: FlowLook, group: str, opposite: FlowLook | None) -> int | None:
-    """Return the source offsets after the newest known commits of a group; None: not known."""
-    view, lags = look.view, list[int | None]()
+def group_lag(
+    look: FlowLook,
+    group: str,
+    opposite: FlowLook | None,
+    commits: Mapping[TopicPartition, int] | None = None,
+) -> int | None:
+    """Return the source offsets after the newest known commits of a group; None: not known.
+
+    ``commits``: on the source, if there are newer ones than those of the look.
+    """
+    view, places = look.view, list[tuple[int | None, int | None]]()
     if view is None or view.outlook is None or view.status.source_error:
         return None
     outlook, plan = view.outlook, _plan_of(view.outlook, group)
-    commits, places = outlook.away.commits.get(group, {}), outlook.last_places(group)
+    commits, last = commits or outlook.away.commits.get(group, {}), outlook.last_places(group)
     for one in plan.positions if plan else ():
         known = commits.get(TopicPartition(one.topic, one.partition)), one.committed
         newest = max((offset for offset in known if offset is not None), default=None)
-        if newest is not None or one.target in places:
-            lags.append(_from(newest, _ends(view, opposite, one)[0]))
-    return None if not lags or None in lags else sum(lag or 0 for lag in lags)
+        if newest is not None or one.target in last:
+            places.append((newest, _ends(view, opposite, one)[0]))
+    return total_lag(places)
 
 
 def _ends(
@@ -321,11 +332,6 @@ def _end(outlook: MoveFacts, place: TopicPartition) -> int | None:
     return None if log is UNKNOWN_LOG else log.end
 
 
-def _from(offset: int | None, end: int | None) -> int | None:
-    """Count the offsets up to an end seen earlier; 0 for an offset past it."""
-    return None if offset is None or end is None else max(0, end - offset)
-
-
 def _position_row(
     one: PartitionMove,
     commits: GroupCommits,
@@ -340,7 +346,7 @@ def _position_row(
         read_again = max(0, committed - one.committed)
     elif copied is not None:
         # Records that the group has read since that look were copied after it, too.
-        read_again += _from(copied, committed) or 0
+        read_again += offsets_left(copied, committed) or 0
     return row_of(
         documents.PositionRow,
         one,
@@ -349,8 +355,8 @@ def _position_row(
         target_committed=commits.target.offsets.get(one.target),
         records_read_again=read_again,
         records_skipped=one.skipped,
-        lag=_from(committed, end),
-        to_read=_from(one.resume, _end(outlook, one.target)),
+        lag=offsets_left(committed, end),
+        to_read=offsets_left(one.resume, _end(outlook, one.target)),
     )
 
 

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 
 import certifi
 import pytest
+from tests.unit.config.test_stores import TRUSTED_JKS
 from typer.testing import CliRunner
 
+from srm.cli.flows.doctor import Checks, _topics
 from srm.cli.main import app
 from srm.client.settings import load_client_config
+from srm.config.loader import load_config
 from srm.domain.names.policy import IdentityReplicationPolicy
 from srm.domain.names.topics import Flow
+from srm.engine.ports import FlowContext
 from srm.errors import ConfigError, UsageError
+from srm_lab.testing.fake_cluster import FakeCluster
+from srm_lab.testing.fake_compacted import FakeMapReader
+from srm_lab.testing.flows import FakeClock
 
 MIRROR_MAKER = Path(__file__).parents[2] / "config" / "mirror-maker.properties"
 FLOW = "us-east->us-west"
@@ -179,6 +187,60 @@ def test_misspelt_keys_and_references_without_a_value_are_problems_among_the_oth
         "line 7: replication.factor",
     ]
     assert re.match("5 problems, first configuration: .* line 3: ", str(result.exception))
+
+
+@pytest.mark.parametrize("command", [["config", "check"], ["doctor"]])
+def test_what_leaves_other_values_unknown_hides_no_other_problem_and_is_one_row(
+    tmp_path: Path, command: list[str]
+) -> None:
+    """No aliases, an invalid line, a provider of another class, and what comes of each."""
+    file, store = tmp_path / "srm.properties", tmp_path / "store.jks"
+    store.write_bytes(TRUSTED_JKS)
+    file.write_text(
+        "P.bootstrap.servers = ${vault:a:b}\nB.bootstrap.servers = b1\nP->B.enabled = true\n"
+        "config.providers = env, vault\nP.security.protocol = SASL_SSL\n"
+        "P.sasl.mechanism = PLAIN\nP.sasl.jaas.config = ${env:SRM_NONE}\n"
+        "C.airflow.connection = c1\nC->P.enabled = true\ntasks.max = 1 \\\n \\u12G\n"
+        "replication.factor = -2\nC.security.protocol = SSL\nC.ssl.ca.location = /none.pem\n"
+        f"B.security.protocol = SSL\nB.ssl.truststore.location = {store}\n"
+        "B.ssl.truststore.password = ${env:SRM_NONE}\n"
+    )
+
+    result = CliRunner().invoke(app, [*command, "--config", str(file), "--json"])
+    found = json.loads(result.stdout)
+    rows = found["findings"] if isinstance(found, dict) else found
+    problems = [row["text"] for row in rows if row["state"] == "problem"]
+
+    assert [text.replace(f"{file}", "").strip(" :")[:30] for text in problems] == [
+        "line 10: invalid escape \\u12G;",
+        "config.providers names 'vault'",
+        "line 7: P.sasl.jaas.config: en",
+        "line 8: C.airflow.connection: ",
+        "line 17: B.ssl.truststore.pass",
+        "key clusters is missing; list ",
+        "B.bootstrap.servers: 'b1' is n",
+        "cluster C: ssl.ca.location: /n",
+        "line 12: replication.factor: '",
+    ]
+    assert "list the aliases: clusters = P, B, C" in result.stdout
+
+
+def test_doctor_shows_a_refused_replication_factor_once_with_its_topics(tmp_path: Path) -> None:
+    path = tmp_path / "srm.properties"
+    path.write_text(
+        "clusters = P, B\nP.bootstrap.servers = p:1\nB.bootstrap.servers = b:1\n"
+        "P->B.topics = orders\nreplication.factor = 1\noffset-syncs.topic.replication.factor = 1\n"
+        "internal.topic.replication.factor = 9\nheartbeats.topic.replication.factor = 9\n"
+    )
+    config, maps = load_config(path).flow(Flow("P", "B")), FakeMapReader()
+    context = FlowContext(config, FakeCluster("P"), FakeCluster("B"), maps, maps, FakeClock())
+    checks = Checks()
+
+    checks.run("topics of P->B", partial(_topics, context))
+
+    [problem] = [check for check in checks if check.state == "problem"]
+    assert "replication factor 9" in problem.text
+    assert "heartbeats" in problem.text
 
 
 def test_explain_shows_the_deciding_line_and_the_overruled_ones() -> None:

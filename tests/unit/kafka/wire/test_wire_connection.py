@@ -85,6 +85,7 @@ async def connected(
     try:
         access = SecurityAccess(security)
         connection = await Connection.open("127.0.0.1", port, BufferPool(), access)
+        connection.versions = {ECHO: (0, 0)}
         try:
             yield connection
         finally:
@@ -435,6 +436,26 @@ def test_a_tls_alert_is_no_answer_of_352_megabytes() -> None:
 
     with pytest.raises(ConfigError, match=r"the listener requires TLS; check security\.protocol"):
         asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("first_bytes", "text"),
+    [(b"HTTP/1.1 400 Bad Request\r\n", "HTTP"), (b"\x7f\xff\xff\xff", r"\\x7f\\xff\\xff\\xff")],
+)
+def test_a_listener_of_another_protocol_is_refused_without_memory_for_its_answer(
+    first_bytes: bytes, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes, take = list[int](), BufferPool.take
+    monkeypatch.setattr(BufferPool, "take", lambda pool, size: sizes.append(size) or take(pool, 99))
+
+    async def run() -> None:
+        async with connected(Broker(first_bytes=first_bytes), login()):
+            pass
+
+    wanted = rf"^cluster P, broker .*:\d+ answers {text}, not Kafka; check bootstrap\.servers$"
+    with pytest.raises(ConfigError, match=wanted):
+        asyncio.run(run())
+    assert sizes == []
 
 
 def test_an_unknown_authority_is_refused(encrypted: tuple[Security, ssl.SSLContext]) -> None:

@@ -11,6 +11,7 @@ from tests.unit.service.pages.reading import Outline
 from tests.unit.service.views.test_series import window
 
 from srm.engine.groups.checkpoints import emit
+from srm.engine.status.observing import flow_status
 from srm.service.app import create_app
 from srm.service.pages import flows
 from srm.service.views.flow_rows import group_lag
@@ -61,6 +62,21 @@ def test_the_list_shows_the_lag_of_each_group_and_none_of_a_silent_source(
     silent = cells()
 
     assert (answered, silent) == (["5"], ["\N{EN DASH}"])
+
+
+def test_status_list_and_page_count_the_same_lag_also_of_records_that_have_expired(
+    world: CopiedTopic,
+) -> None:
+    world.p.trim("Topic", 0, 10)
+    look = look_at(world.forward)
+
+    [group] = [one for one in flow_status(world.forward).groups if one.group == "audit"]
+    with TestClient(create_app(still_views(look))) as client:
+        page = Outline(client.get("/ui/flows/P/B/groups/audit").text).words
+        json = client.get("/v2/flows/P/B/groups/audit").json()
+
+    assert (group.lag, group_lag(look, "audit", None), json["lag"]) == (5, 5, 5)
+    assert "Lag on P 5 " in page
 
 
 def without_groups(world: CopiedTopic) -> Outline:

@@ -21,8 +21,9 @@ from tests.service_views import config_of, still_views
 from tests.unit.domain.moves.report.reporting import losing
 from tests.unit.service.pages.reading import Outline, words
 
+from srm.cli.moves.failover import whereabouts
 from srm.clock import now_ms
-from srm.domain.moves.progress import Carrier, MoveProgress
+from srm.domain.moves.progress import Carrier, MoveProgress, run_again
 from srm.domain.moves.request import FORM
 from srm.domain.moves.revisions import KeptReport
 from srm.domain.text.amount import problem, warning
@@ -152,13 +153,18 @@ def test_a_move_without_a_process_is_not_shown_as_running() -> None:
     [watch] = [one for one in views._watches.values() if one.alias == "B"]
     look = moving(now_ms())
     warned = replace(look.plan, findings=(warning("x", "of the plan"),))
+    gone = replace(look.progress, step="gone")
     died = Carrier("process 17 on host-7", now_ms() - 300_000, alive=False)
-    watch.look = replace(watch.look, moves=(replace(look, plan=warned, carrier=died),))  # type: ignore[misc]
+    sent = replace(look, plan=warned, progress=gone, carrier=died)
+    watch.look = replace(watch.look, moves=(sent,))  # type: ignore[misc]
     client = TestClient(create_app(views))
 
     page = words(client.get(f"/ui/moves/{MOVING}").text)
     assert "no process carries it: process 17 on host-7, last heartbeat 5 min ago" in page
     assert "P → B no process carries it planned, started" in page
+    again = f"{run_again(look.plan.move_id)} --source P --target B"
+    assert f"To continue it: {again}" in page
+    assert f"'{run_again(look.plan.move_id)}' verifies" in whereabouts(warned, gone)
     assert "Verify" in page
     assert "of the plan" not in page
     assert "no process carries it" in words(client.get("/ui").text)

@@ -169,6 +169,7 @@ def test_a_move_that_holds_clients_says_how_it_is_given_up() -> None:
     command = f"srm failover release {look.plan.move_id} --source P --target B"
 
     assert [stage.way_out for stage in stages(look)] == ["", "", command, *[""] * 4]
+    assert not any(stage.again for stage in stages(look))
 
 
 def test_a_move_that_holds_nobody_has_nobody_to_send_back() -> None:
