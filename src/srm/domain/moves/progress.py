@@ -59,14 +59,10 @@ STEPS: Final = (
 RUN_STEPS: Final = STEPS[1:]
 
 
-def hold_again(move_id: str) -> str:
-    """Say how an operator holds a move again."""
-    return f"hold it again ('srm failover run --move-id {move_id}')"
-
-
 def end_of_pause(move_id: str) -> str:
     """Say how an operator ends the pause of an undecided move."""
-    return f"{hold_again(move_id)}, or end it ('srm failover release {move_id}')"
+    again, end = f"srm failover run --move-id {move_id}", f"srm failover release {move_id}"
+    return f"hold it again ('{again}'), or end it ('{end}')"
 
 
 def earliest(*times_ms: int | None) -> int | None:

@@ -418,7 +418,7 @@ def kept_report(context: MoveContext, move_id: str) -> KeptReport:
     """Return the newest stored revision of a report; clients and groups are not looked at."""
     store = MoveStore.read(context)
     if (kept := store.report(move_id)) is None:
-        lists = "'srm failover report --list' lists the stored ones"
+        lists = f"'{context.command('report --list')}' lists the stored ones"
         raise NotFoundError(f"no report of move {move_id!r} on {store.where}; {lists}")
     return kept
 
