@@ -204,6 +204,7 @@ def _move_context(
         flow_context(reverse, target, source, config.cluster_clients(forward.flow.source)),
         notary=notary(config),
         file=file_to_name(config.path),
+        clusters=len(config.clusters),
     )
 
 

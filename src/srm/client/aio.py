@@ -112,6 +112,10 @@ class FailoverAIOProducer(AIOProducer):
         """Return the alias of the cluster the topic is written to, None while it is held."""
         return self._producer.cluster(topic)
 
+    def count_unwritten(self, topic: str) -> int:
+        """Return how many records wait; as :meth:`FailoverProducer.count_unwritten`."""
+        return self._producer.count_unwritten(topic)
+
     async def close(self) -> None:
         """Deliver buffered records, then close the producer and its threads."""
         if self._is_closed:

@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from srm.client import routing
 from srm.client.cluster_producers import ClusterProducers, Reports, Transactions, is_fatal
+from srm.client.deliveries import Deliveries
 from srm.client.messages import ClosedError, HeldError, must_abort, named_errors, stamp, with_place
 from srm.client.settings import ClientSettings, float_of, load_client_config
 from srm.client.threads import let_consumers_leave
@@ -40,6 +41,7 @@ _DELIVERY_TIMEOUT_MS: Final = 120_000
 _LONGEST_WAIT_MS: Final = 3_600_000
 _PURGED: Final = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001 -- librdkafka's local codes are named so
 _DEFAULTS: Final = {"linger.ms": "5", "delivery.timeout.ms": str(_DELIVERY_TIMEOUT_MS)}
+_QUERY_S: Final = 0.5
 _TIMEOUTS: Final = ("delivery.timeout.ms", "message.timeout.ms")
 
 
@@ -114,9 +116,8 @@ class FailoverProducer:
         self._announcer = routing.Announcer(self._watcher, client_id, "producer")
         self._changed = threading.Condition()
         self._followed: dict[str, Route] = {}
-        self._outstanding = dict.fromkeys(topics, 0)
         self._began = time.monotonic()
-        self._wrote: dict[str, float] = {}
+        self._deliveries = {topic: Deliveries(self._began) for topic in topics}
         self._reserved = False
         self._failure: KafkaException | None = None
         self._thread: threading.Thread | None = None
@@ -132,7 +133,8 @@ class FailoverProducer:
     def __len__(self) -> int:
         """Return the number of records in flight, or delivered with their callback still to run."""
         with self._changed:
-            return sum(self._outstanding.values()) + len(self._reports)
+            in_flight = sum(one.in_flight for one in self._deliveries.values())
+            return in_flight + len(self._reports)
 
     def __bool__(self) -> bool:
         return True
@@ -163,14 +165,18 @@ class FailoverProducer:
         chosen = on_delivery or callback or self._on_delivery
         self._check_open()
         with self._changed:
-            self._outstanding.setdefault(topic, 0)
+            own = self._deliveries.setdefault(topic, Deliveries(self._began))
         if self._thread is None:
             self.start()
         if len(self._reports) > self._limit:
             raise BufferError("Local: Queue full: call poll() to serve delivery reports")
         with self._changed:
             handed_over = partial(self._try, topic, record, chosen)
-            self._wait(handed_over, f"topic {topic} was held", self._wait_s)
+            own.calls += 1
+            try:
+                self._wait(handed_over, f"topic {topic} was held", self._wait_s)
+            finally:
+                own.calls -= 1
 
     def produce_batch(
         self,
@@ -317,9 +323,9 @@ class FailoverProducer:
         if cluster is None:
             return False
         delivered = partial(self._report_delivery, topic, cluster, callback)
-        with named_errors(f"writing to {topic} on cluster {cluster}", on_topic("Write", topic)):
+        with named_errors(_writing(topic, cluster), on_topic("Write", topic)):
             self._producers.hand_over(cluster, topic, **record, on_delivery=delivered)
-        self._outstanding[topic] += 1
+        self._deliveries[topic].add(time.monotonic())
         return True
 
     def _target(self, topic: str) -> str | None:
@@ -344,7 +350,7 @@ class FailoverProducer:
         self, topic: str, cluster: str, callback: DeliveryCallback | None, error: Any, message: Any
     ) -> None:
         if error is not None:
-            where = f"writing to {topic} on cluster {cluster}"
+            where = _writing(topic, cluster)
             if error.code() in _PURGED and self._producers.is_given_up(cluster):
                 text = f"{where}: a move abandoned the cluster, whether it was written is unknown"
                 error = KafkaError(error.code(), text)
@@ -361,9 +367,21 @@ class FailoverProducer:
         with self._changed:
             if unheard:
                 self._failure = self._failure or KafkaException(error)
-            self._outstanding[topic] -= 1
-            self._wrote[topic] = time.monotonic()
+            self._settle(topic, cluster, error)
             self._changed.notify_all()
+
+    def _settle(self, topic: str, cluster: str, error: Any) -> None:
+        own, now = self._deliveries[topic], time.monotonic()
+        is_present = self.cluster(topic) == cluster
+        if error is not None:
+            own.fail(now, error.str() if is_present and error.code() not in _PURGED else "")
+            return
+        own.acknowledge(now)
+        if is_present and own.reported != "":
+            if own.reported:
+                log.info("topic %s is written on cluster %s again", topic, cluster)
+            own.reported = ""
+            self._announcer.reach(topic_subject(topic), self._followed[topic], "processed")
 
     def _needs(self, topic: str) -> dict[int, str]:
         needs = dict(on_topic("Write", topic))
@@ -379,7 +397,7 @@ class FailoverProducer:
     def topics(self) -> tuple[str, ...]:
         """The topics it has written to or was created with."""
         with self._changed:
-            return tuple(self._outstanding)
+            return tuple(self._deliveries)
 
     def start(self) -> None:
         """Find the topics' clusters; by default the first :meth:`produce` does."""
@@ -395,13 +413,21 @@ class FailoverProducer:
             route = self._followed.get(topic)
             return route.cluster if route is not None and route.state == "go" else None
 
+    def count_unwritten(self, topic: str) -> int:
+        """Return how many records wait because the topic's cluster refuses them or does not answer.
+
+        They are retried until ``delivery.timeout.ms``.
+        """
+        with self._changed:
+            return own.unwritten if (own := self._deliveries.get(topic)) else 0
+
     def _find_cluster(self, timeout_s: float, *, reserve: bool) -> str:
         """Return the cluster of all topics; ``reserve``: until :meth:`_end_transaction`."""
         found: list[str] = []
 
         def together() -> bool:
-            clusters = {self._settle_cluster(topic) for topic in self._outstanding}
-            if not self._outstanding:
+            clusters = {self._settle_cluster(topic) for topic in self._deliveries}
+            if not self._deliveries:
                 clusters = {self._watcher.home}
             if len(clusters) != 1 or None in clusters:
                 return False
@@ -448,6 +474,7 @@ class FailoverProducer:
         while not self._stop.is_set():
             for topic in self.topics:
                 self._look(topic)
+            self._look_at_stuck()
             if not self._producers.poll(SLICE_S):
                 with self._changed:
                     self._changed.wait(SLICE_S)
@@ -465,7 +492,7 @@ class FailoverProducer:
                 return
             step = routing.next_step(works_on, route, busy=self._reserved)
             # No new record can be added: the route is not the followed one.
-            wait = step == "finish" or (step == "leave" and self._outstanding[topic])
+            wait = step == "finish" or (step == "leave" and self._deliveries[topic].in_flight)
             if not wait:
                 self._follow(topic, route)
         if wait:
@@ -476,10 +503,57 @@ class FailoverProducer:
         state: Any = "held" if route.state == "hold" else "resumed"
         if route.generation:
             log.info("topic %s: %s on %s", topic, state, route.cluster)
-        idle_s = time.monotonic() - self._wrote.get(topic, self._began)
-        self._announcer.reach(topic_subject(topic), route, state, idle_s=idle_s)
+        own = self._deliveries[topic]
+        own.follow(route.generation)
+        unwritten = None
+        if own.calls and route.generation and state == "resumed":
+            reason = f"{_writing(topic, route.cluster)}: no record is acknowledged yet"
+            unwritten = {reason: own.calls}
+        idle_s = time.monotonic() - own.ended
+        self._announcer.reach(
+            topic_subject(topic), route, state, idle_s=idle_s, unwritten=unwritten
+        )
         self._changed.notify_all()
+
+    def _look_at_stuck(self) -> None:
+        """Find why records are not written, of one topic: the query delays the others."""
+        now = time.monotonic()
+        with self._changed:
+            stuck = [name for name, one in self._deliveries.items() if one.is_stuck(now)]
+            if not stuck:
+                return
+            topic = min(stuck, key=lambda name: self._deliveries[name].queried)
+            own, route = self._deliveries[topic], self._followed[topic]
+            own.queried = now
+        refusal = self._find_refusal(topic, route.cluster)
+        with self._changed:
+            if self._followed[topic] is not route or own.since is None or own.since > now:
+                return
+            if not (reason := own.reason(now, _writing(topic, route.cluster), refusal)):
+                return
+            unwritten = {reason: own.in_flight}
+            if reason == own.reported:
+                self._announcer.recount(topic_subject(topic), unwritten)
+                return
+            own.reported = reason
+            log.warning("%d records wait: %s", own.in_flight, reason)
+            self._announcer.reach(topic_subject(topic), route, "resumed", unwritten=unwritten)
+
+    def _find_refusal(self, topic: str, cluster: str) -> str:
+        """Return the error in the metadata of a topic, empty without one or without an answer."""
+        try:
+            found = self._producers.on(cluster).list_topics(topic, timeout=_QUERY_S).topics[topic]
+        except (KafkaException, KeyError):
+            return ""
+        leaderless = (one.error for one in found.partitions.values() if one.leader < 0)
+        error = next((one for one in (found.error, *leaderless) if one is not None), None)
+        where = _writing(topic, cluster)
+        return "" if error is None else with_place(error, where, self._needs(topic)).str()
 
     def _check_open(self) -> None:
         if self._stop.is_set():
             raise ClosedError("Producer has been closed")
+
+
+def _writing(topic: str, cluster: str) -> str:
+    return f"writing to {topic} on cluster {cluster}"

@@ -47,7 +47,7 @@ from srm.threads import start_thread
 
 Step = Literal["stay", "finish", "leave", "hold", "open"]
 Counts = Mapping[str, int]
-"""Offsets or numbers of records by partition."""
+"""Offsets or numbers of records by partition, or numbers by the reason."""
 
 
 def next_step(works_on: str | None, route: Route, *, busy: bool = False) -> Step:
@@ -107,6 +107,7 @@ class Announcement:
         self._positions: dict[str, int] = {}
         self._uncommitted = Counter[str]()
         self._idle_ms: int | None = None
+        self.unwritten: Counts = {}
 
     def reach(
         self,
@@ -115,8 +116,9 @@ class Announcement:
         now: Moment,
         positions: Counts | None = None,
         idle_s: float | None = None,
+        unwritten: Counts | None = None,
     ) -> None:
-        """Record a state; the first position of each partition is kept."""
+        """Record a state; the first position of each partition is kept, and the last idle time."""
         if self._route is None or self._route.generation != route.generation or state == "held":
             self._reached.clear()
             self._positions.clear()
@@ -126,7 +128,8 @@ class Announcement:
         # A new assignment does not undo "processed".
         further = state == "resumed" and "processed" in self._reached
         self._route, self._state = route, "processed" if further else state
-        self._idle_ms = None if idle_s is None else round(idle_s * 1000)
+        self._idle_ms = self._idle_ms if idle_s is None else round(idle_s * 1000)
+        self.unwritten = unwritten or {}
         self._reached.setdefault(state, now)
         for partition, offset in (positions or {}).items():
             self._positions.setdefault(partition, offset)
@@ -160,6 +163,7 @@ class Announcement:
             ages,
             self._home,
             self._idle_ms,
+            dict(self.unwritten),
         )
 
 
@@ -419,13 +423,19 @@ class Announcer:
         state: AckState,
         positions: Counts | None = None,
         idle_s: float | None = None,
+        unwritten: Counts | None = None,
     ) -> None:
         """Announce a state."""
         with self._lock:
-            self._of(subject).reach(route, state, now(), positions, idle_s)
+            self._of(subject).reach(route, state, now(), positions, idle_s, unwritten)
             self._write(subject)
             if self._thread is None and not self._closed.is_set():
                 self._thread = start_thread("srm-announcer", self._repeat)
+
+    def recount(self, subject: str, unwritten: Counts) -> None:
+        """Replace the numbers of unwritten records; the next repetition announces them."""
+        with self._lock:
+            self._of(subject).unwritten = unwritten
 
     def has_reached(self, subject: str, state: AckState) -> bool:
         """Return whether a state of the present generation was announced."""

@@ -499,7 +499,7 @@ def test_a_held_producer_says_for_how_long_it_has_written_nothing(config: Config
     made = FailoverProducer({}, topics=["busy", "idle"], watcher=cast("Any", watcher))
     made.start()
     eventually(lambda: made.cluster("busy") == made.cluster("idle") == "P", "followed")
-    made._outstanding["busy"] += 1
+    made._deliveries["busy"].in_flight += 1
     made._report_delivery("busy", "P", None, None, None)
     watcher.now = HOLD
     eventually(lambda: made.cluster("busy") is made.cluster("idle") is None, "held")

@@ -34,7 +34,7 @@ from srm.cli.flows.for_flows import print_table, say
 from srm.clock import now_ms
 from srm.config.model import Config
 from srm.domain.moves.plan import MovePlan
-from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, MoveStep, run_again
+from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, MoveStep
 from srm.domain.moves.report import Approval
 from srm.domain.moves.request import FORM, SETTINGS, MoveRequest, MoveSetting, ends, read
 from srm.domain.text.amount import moment, reasons_text, some
@@ -192,7 +192,7 @@ def run(
                     if not first.args:  # the second one
                         raise
                     raise StoppedError(
-                        whereabouts(*MoveStore.read(context).load(move_id))
+                        whereabouts(context, *MoveStore.read(context).load(move_id))
                     ) from None
             opened.result(result)
     made = adapter(type(result)).dump_python(result, mode="json")
@@ -409,18 +409,17 @@ def move_view(plan: MovePlan, event: RunEvent) -> Group:
 
 
 _SENT: Final = "clients have been sent to {target}; "
-_AGAIN: Final = "'{again}' "
-_FINISH: Final = f"{_SENT}if no process carries it, {_AGAIN}"
-_HELD: Final = f"after a kill {_AGAIN}continues it, 'srm failover release {{move}}' ends it"
+_FINISH: Final = f"{_SENT}if no process carries it, '{{again}}' "
+_HELD: Final = "after a kill '{again}' continues it, '{end}' ends it"
 _UNFINISHED: Final = frozenset[MoveStep]({"gone", "verified"})
 """Steps after go that a process has to finish: a late time shows that none does."""
 _NEXT: Final[Mapping[MoveStep, str]] = {
     **dict.fromkeys(HELD, _HELD),
-    "planned": f"no client is held; {_AGAIN}executes it",
-    "released": f"clients remain on {{source}}; {_AGAIN}tries again",
+    "planned": "no client is held; '{again}' executes it",
+    "released": "clients remain on {source}; '{again}' tries again",
     "gone": f"{_FINISH}verifies and reports it; it waits until its groups work on {{target}}",
     "verified": f"{_FINISH}makes the report, which is missing",
-    "reported": f"{_SENT}'srm failover report {{move}}' shows how it went",
+    "reported": f"{_SENT}'{{report}}' shows how it went",
 }
 
 
@@ -442,7 +441,7 @@ def _all_moves(pair: TwoClusters) -> Looked:
 def _one_move(move_id: str, pair: TwoClusters) -> Looked:
     with pair.open_for(move_id) as context:
         planned, progress = MoveStore.read(context).load(move_id)
-        line, is_held = whereabouts(planned, progress), progress.step in HELD
+        line, is_held = whereabouts(context, planned, progress), progress.step in HELD
         carrier = ""
         try:
             seen = look_at(context, move_id)
@@ -459,7 +458,7 @@ def _one_move(move_id: str, pair: TwoClusters) -> Looked:
     if not is_held:
         return Looked(seen, lambda console: console.print(line, soft_wrap=True))
     view = move_view(planned, RunEvent("wait", seen))
-    held = _HELD.format(move=move_id, again=run_again(move_id))
+    held = _HELD.format(**_commands(context, move_id))
     notes = Text("\n".join((*seen.notes, carrier, held)))
     return Looked(seen, lambda console: console.print(view, notes, sep="\n", soft_wrap=True))
 
@@ -467,18 +466,21 @@ def _one_move(move_id: str, pair: TwoClusters) -> Looked:
 def pause_note(move_id: str, context: MoveContext) -> str:
     """Name the pause that an undecided move has left, and the command that ends it."""
     pause, flow = pause_in_force(context.forward), context.forward.config.flow
-    ends = f"; {flow} is paused for it, 'srm failover release {move_id}' ends that"
+    end = _commands(context, move_id)["end"]
+    ends = f"; {flow} is paused for it, '{end}' ends that"
     return ends if pause is not None and move_id in pause.moves else ""
 
 
-def whereabouts(planned: MovePlan, progress: MoveProgress) -> str:
+def _commands(context: MoveContext, move_id: str) -> Mapping[str, str]:
+    words = {"again": "run --move-id", "end": "release", "report": "report"}
+    return {name: context.command(f"{each} {move_id}") for name, each in words.items()}
+
+
+def whereabouts(context: MoveContext, planned: MovePlan, progress: MoveProgress) -> str:
     """Say where a move has led its clients, and what continues or ends it."""
     request, held_s = planned.request, progress.held_seconds
     said = _NEXT[progress.step].format(
-        source=request.source,
-        target=request.target,
-        move=planned.move_id,
-        again=run_again(planned.move_id),
+        source=request.source, target=request.target, **_commands(context, planned.move_id)
     )
     held = "" if held_s is None else f" after {held_s:,.1f} s of hold"
     why = f": {progress.reason}" if progress.reason else ""

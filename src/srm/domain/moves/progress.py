@@ -65,14 +65,10 @@ def run_again(move_id: str) -> str:
     return f"srm failover run --move-id {shlex.quote(move_id)}"
 
 
-def hold_again(move_id: str) -> str:
-    """Say how an operator holds a move again."""
-    return f"hold it again ('{run_again(move_id)}')"
-
-
 def end_of_pause(move_id: str) -> str:
     """Say how an operator ends the pause of an undecided move."""
-    return f"{hold_again(move_id)}, or end it ('srm failover release {move_id}')"
+    end = f"srm failover release {shlex.quote(move_id)}"
+    return f"hold it again ('{run_again(move_id)}'), or end it ('{end}')"
 
 
 def earliest(*times_ms: int | None) -> int | None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Final, Literal, get_args
+from typing import Final, Literal
 
 from pydantic import computed_field
 
@@ -103,7 +103,8 @@ class Follower:
     ``redirector``: ``routing``, or the other redirectors if only the target's broker names the
     client.
     ``left_seconds``, ``resumed_seconds``, ``processed_seconds``: from the hold until it left the
-    source, worked on the target, processed a record; broker's clock, None if not reported.
+    source, worked on the target, processed or wrote a record; broker's clock, None if not reported.
+    ``unwritten``: records that wait at a producer which cannot write on the target, by the reason.
     """
 
     subject: str
@@ -115,13 +116,19 @@ class Follower:
     left_seconds: float | None = None
     resumed_seconds: float | None = None
     processed_seconds: float | None = None
+    unwritten: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, one: StampedAck, hold_stamp_ms: int | None) -> Follower:
-        ack, states = one.ack, get_args(AckState)
-        at = (one.at_ms(state) for state in states if hold_stamp_ms is not None)
-        times = (None if ms is None else max(0, ms - (hold_stamp_ms or 0)) / 1000 for ms in at)
-        return cls(ack.subject, ack.client, ack.host, ack.kind, "routing", ack.state, *times)
+        def after(state: AckState) -> float | None:
+            ms, hold_ms = one.at_ms(state), hold_stamp_ms
+            return None if ms is None or hold_ms is None else max(0, ms - hold_ms) / 1000
+
+        ack = one.ack
+        return cls(
+            *(ack.subject, ack.client, ack.host, ack.kind, "routing", ack.state),
+            *(after("held"), after("resumed"), after("processed"), ack.unwritten),
+        )
 
     def since(self, known: Follower) -> Follower:
         """Return the same client with the first of its times."""
@@ -210,6 +217,18 @@ def join_followers(before: Iterable[Follower], now: Iterable[Follower]) -> tuple
         elif one.state != "member":
             found[one.subject, one.client] = one.since(known)
     return tuple(found[key] for key in sorted(found))
+
+
+def unwritten_lines(followers: Iterable[Follower]) -> Iterator[str]:
+    """Yield a problem for each reason for which producers that followed cannot write."""
+    reasons = defaultdict[str, dict[str, int]](dict)
+    for one in followers:
+        for reason, count in one.unwritten.items():
+            reasons[reason][one.client] = count
+    for reason, found in sorted(reasons.items()):
+        waits = f"; {amount(total, 'record')} waiting" if (total := sum(found.values())) else ""
+        many = f"{amount(len(found), 'producer')} ({some(sorted(found))})"
+        yield f"{many} followed and cannot write: {reason}{waits}"
 
 
 RtoEnd = Literal["processed", "committed", "assigned"]

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, Self
 
-from srm.domain.moves.report import EarlierRevision, MoveReport, join_followers
+from srm.domain.moves.report import (
+    EarlierRevision,
+    MoveReport,
+    join_followers,
+    unwritten_lines,
+)
 from srm.domain.text.documents import adapter, encode
 from srm.errors import IntegrityError, NotFoundError, UsageError
 from srm.extras import library
@@ -207,10 +212,9 @@ def next_revision(
     versions of the programs. Signing an unsigned report does not create a revision. A revision that
     was changed after it was signed contributes nothing, and the next one names it as a problem.
     """
-    if kept is None:
-        return KeptReport.made(replace(report, revision=1, written_ms=now_ms), key)
-    changed, before, signature = _was_changed(kept, key), kept.report, kept.signed.signature
-    if not changed:
+    changed = kept is not None and _was_changed(kept, key)
+    if kept is not None and not changed:
+        before = kept.report
         report = replace(
             report,
             followers=join_followers(before.followers, report.followers),
@@ -218,8 +222,12 @@ def next_revision(
             versions=before.versions or report.versions,
             config_sha256=before.config_sha256 or report.config_sha256,
         )
+    report = _add_problems(report, unwritten_lines(report.followers))
+    if kept is None:
+        return KeptReport.made(replace(report, revision=1, written_ms=now_ms), key)
+    before, signature = kept.report, kept.signed.signature
     joined = replace(
-        _naming_changes(report, before.previous),
+        _add_problems(report, _change_lines(before.previous)),
         revision=before.revision,
         written_ms=before.written_ms,
         previous=before.previous,
@@ -234,7 +242,7 @@ def next_revision(
         before.revision, kept.signed.sha256, before.written_ms, key_id, changed
     )
     made = replace(
-        _naming_changes(joined, (earlier,)),
+        _add_problems(joined, _change_lines((earlier,))),
         revision=before.revision + 1,
         written_ms=now_ms,
         previous=(*before.previous, earlier),
@@ -256,12 +264,15 @@ def _was_changed(kept: KeptReport, key: SigningKey | None) -> bool:
     return False
 
 
-def _naming_changes(report: MoveReport, previous: Iterable[EarlierRevision]) -> MoveReport:
+def _add_problems(report: MoveReport, found: Iterable[str]) -> MoveReport:
+    problems = (*report.problems, *found)
+    return replace(report, problems=problems, ok=report.ok and problems == report.problems)
+
+
+def _change_lines(previous: Iterable[EarlierRevision]) -> Iterator[str]:
     for one in previous:
         if one.changed:
-            why = f"revision {one.revision} of this report was changed after it was signed"
-            report = replace(report, problems=(*report.problems, why), ok=False)
-    return report
+            yield f"revision {one.revision} of this report was changed after it was signed"
 
 
 def chain_break(earlier: KeptReport, later: KeptReport) -> str | None:

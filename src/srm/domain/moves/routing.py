@@ -171,13 +171,15 @@ class Ack(Document):
     half minute; a tombstone when closed. A client with an older record has died.
 
     ``state``: *held*: it has flushed or committed, has no open transaction, and has left.
-    *resumed*: it works on ``cluster``. *processed*: a consumer has since processed a record.
+    *resumed*: it works on ``cluster``. *processed*: a consumer has since processed a record, or the
+    cluster has acknowledged one of a producer.
     ``time_ms``: time of ``state`` by the client's clock; ``positions``: offsets it started at.
     ``uncommitted``: records by ``topic-partition`` that it processed before and could not commit.
     ``ages_ms``: age of each state when this was written, by the client's monotonic clock: the
     record's timestamp minus the age is the broker's time of that state.
     ``home``: cluster on which it works without a route; empty if not reported.
     ``idle_ms``: time from a producer's last record to the hold; None if not reported.
+    ``unwritten``: records that wait at a producer which cannot write them, by the reason.
     """
 
     KIND = "routing record"
@@ -194,6 +196,7 @@ class Ack(Document):
     ages_ms: Mapping[AckState, int] = field(default_factory=dict)
     home: str = ""
     idle_ms: int | None = None
+    unwritten: Mapping[str, int] = field(default_factory=dict)
 
     def key(self) -> bytes:
         """Encode the record key: one record per subject and client."""

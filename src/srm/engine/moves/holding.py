@@ -24,7 +24,7 @@ from typing import Final
 
 from srm.domain.flow_state.replication_records import Pause
 from srm.domain.moves.plan import MovePlan, fingerprint, offsets_to_write
-from srm.domain.moves.progress import HELD, MoveProgress, hold_again
+from srm.domain.moves.progress import HELD, MoveProgress
 from srm.domain.moves.routing import LEASE_MS, Route, group_subject, is_home, next_generation
 from srm.domain.text.amount import reasons_text, some
 from srm.engine.cluster_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S, tolerate
@@ -92,9 +92,9 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
         elif not known.is_decided:
             if started is None or known.rank != progress.rank:
                 raise ConflictError(
-                    f"move {move_id} was released in the meantime: {hold_again(move_id)}"
+                    f"move {move_id} was released in the meantime: {context.hold_again(move_id)}"
                 )
-            _start(registers, plan, started, context.now_ms())
+            _start(registers, plan, started, context)
         return registers.store.progress(move_id)
 
     try:
@@ -112,7 +112,7 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
     if missing:
         raise ConflictError(
             f"move {move_id}: {missing[0]}; nothing has moved. Fix this and "
-            f"{hold_again(move_id)}, or 'srm failover release {move_id}'"
+            f"{context.hold_again(move_id)}, or '{context.command(f'release {move_id}')}'"
         )
     log.info("move %s: clients of %s are held", move_id, ", ".join(plan.topics))
     return held
@@ -267,14 +267,16 @@ def _late_groups(context: MoveContext, plan: MovePlan, facts: MoveFacts) -> dict
     return late
 
 
-def _start(registers: Registers, plan: MovePlan, started: MoveProgress, now_ms: int) -> None:
+def _start(
+    registers: Registers, plan: MovePlan, started: MoveProgress, context: MoveContext
+) -> None:
     """Write the first records of an attempt: first on the source, which shows competing holds."""
     if registers.store.plan(plan.move_id) != plan:
-        again = hold_again(plan.move_id)
+        again = context.hold_again(plan.move_id)
         raise ConflictError(f"move {plan.move_id} was planned again in the meantime: {again}")
     routes, known = registers.routes, registers.store.progress(plan.move_id)
     concerned = {subject: routes.get(subject) for subject in (*plan.subjects, *plan.home_subjects)}
-    unplanned = plan.request.is_unplanned
+    unplanned, now_ms = plan.request.is_unplanned, context.now_ms()
     for subject, route in concerned.items():
         # Another move may have started since the plan; an unplanned one takes over from any hold.
         is_taken = subject in plan.home_subjects or (route and route.state == "hold")
@@ -352,7 +354,7 @@ def _leave_if_late(context: MoveContext, plan: MovePlan, before: Pause | None) -
         context.forward.own_switch.leave(plan.move_id)
         raise ConflictError(
             f"move {plan.move_id} was decided and settled in the meantime: see "
-            f"'srm failover report {plan.move_id}'"
+            f"'{context.command(f'report {plan.move_id}')}'"
         )
 
 
@@ -464,7 +466,7 @@ def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) ->
         return known
     registers.require("target")
     if known.step not in {"applied", "going"}:
-        first = "apply first" if known.step in HELD else hold_again(plan.move_id)
+        first = "apply first" if known.step in HELD else context.hold_again(plan.move_id)
         raise GateClosedError(f"move {plan.move_id} is {known.step}: {first}")
     attempt = Attempt(plan, known)
     for subject, route in _not_held(registers.tables("target"), attempt).items():
@@ -472,7 +474,7 @@ def _go_unplanned(registers: Registers, context: MoveContext, plan: MovePlan) ->
         raise ConflictError(
             f"move {plan.move_id} no longer holds {subject}, "
             f"{f'move {route.move_id} does' if route else 'no move does'}: continue with that one "
-            f"('srm failover status'), or release this one and hold again"
+            f"('{context.command('status')}'), or release this one and hold again"
         )
     renew_pause(context, plan)
     now_ms = context.now_ms()
@@ -497,7 +499,8 @@ def _go_planned(
         return known
     for side in SIDES:
         registers.require(side)
-        _require_held(registers.tables(side), attempt, getattr(plan.request, side))
+        alias, again = getattr(plan.request, side), context.hold_again(plan.move_id)
+        _require_held(registers.tables(side), attempt, alias, again)
     # After this a release that reaches only the source is refused.
     registers.write("source", ControlChange(progress=(going,)))
     gone = going.at("gone", now_ms)
@@ -522,13 +525,12 @@ def _go_planned(
     return gone
 
 
-def _require_held(tables: ControlTables, attempt: Attempt, alias: str) -> None:
+def _require_held(tables: ControlTables, attempt: Attempt, alias: str, again: str) -> None:
     lost, known = list(_not_held(tables, attempt)), tables.progress.get(attempt.plan.move_id)
     if lost or known is None or known.step not in HELD:
         which = ", ".join(lost[:3]) or "the move"
         raise GateClosedError(
-            f"move {attempt.plan.move_id}: the hold of {which} on {alias} is over: "
-            f"{hold_again(attempt.plan.move_id)}"
+            f"move {attempt.plan.move_id}: the hold of {which} on {alias} is over: {again}"
         )
 
 
@@ -564,8 +566,9 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
                 fence_if_possible(context, other, sets=False)
     if missing := (*fence_errors, *call_redirectors(context, plan)):
         raise UnavailableError(
-            f"move {move_id} is released, but {'; '.join(missing)}: repeat 'srm failover release "
-            f"{move_id}', or redirect its clients to {plan.request.source} manually"
+            f"move {move_id} is released, but {'; '.join(missing)}: repeat "
+            f"'{context.command(f'release {move_id}')}', or redirect its clients to "
+            f"{plan.request.source} manually"
         )
     return released
 

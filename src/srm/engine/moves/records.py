@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -283,6 +284,7 @@ class MoveContext:
     ``condemned``: source of an unplanned move for best-effort calls; its ``source`` never answers.
     ``observations``: observations of the source by this process, by move.
     ``file``: properties file that a command has to name; empty where it finds the file by itself.
+    ``clusters``: number of clusters in that file.
     """
 
     forward: FlowContext
@@ -294,6 +296,18 @@ class MoveContext:
     pause: Callable[[float], None] = time.sleep
     observations: dict[str, Observation] = field(default_factory=dict)
     file: str = ""
+    clusters: int = 2
+
+    def command(self, words: str) -> str:
+        """Return a command about a move as an operator of this file has to type it."""
+        has_ends = self.clusters == 2 or "--source " in words
+        ends = "" if has_ends else f" {self.forward.config.flow.options}"
+        file = f" --config {shlex.quote(self.file)}" if self.file else ""
+        return f"srm failover {words}{ends}{file}"
+
+    def hold_again(self, move_id: str) -> str:
+        """Return how an operator holds a move again."""
+        return f"hold it again ('{self.command(f'run --move-id {move_id}')}')"
 
     @property
     def process(self) -> str:
@@ -335,20 +349,22 @@ class MoveStore:
     tables: Sequence[ControlTables]
     where: str = ""
     missing: Sequence[UnavailableError] = ()
+    status: str = "srm failover status"
 
     @classmethod
     def read(cls, context: MoveContext) -> Self:
         """Read both clusters; one of them may be unavailable."""
         where = f"{context.target.alias} or {context.source.alias}"
         found, missing = read_both(context, ControlTables.read_moves)
-        return cls(found, where, missing if context.condemned is None else ())
+        known = missing if context.condemned is None else ()
+        return cls(found, where, known, context.command("status"))
 
     def load(self, move_id: str) -> tuple[MovePlan, MoveProgress]:
         if (plan := self.plan(move_id)) is None:
             what = f"move {move_id!r} is not known on {self.where}"
             for error in self.missing:
                 raise UnavailableError(f"{what}: {error.what}", error.action)
-            raise NotFoundError(what, "see 'srm failover status', or plan it")
+            raise NotFoundError(what, f"see '{self.status}', or plan it")
         return plan, self.progress(move_id)
 
     def plan(self, move_id: str) -> MovePlan | None:

@@ -21,15 +21,7 @@ from srm import patience
 from srm.domain.groups.group_sync import SyncDecision
 from srm.domain.moves.gate import MoveStatus, SyncStatus, decide_without_look, is_member_of
 from srm.domain.moves.plan import MovePlan, offsets_to_write
-from srm.domain.moves.progress import (
-    HELD,
-    RUN_STEPS,
-    MoveProgress,
-    RunStep,
-    StepRule,
-    hold_again,
-    run_again,
-)
+from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep, StepRule
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.routing import LEASE_MS, group_subject
 from srm.domain.names.topics import TopicPartition
@@ -121,7 +113,7 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
     if progress.step == "released":
         raise ConflictError(
             f"move {move_id} was released, clients stay on {plan.request.source}: "
-            f"{hold_again(move_id)}, or plan another one"
+            f"{context.hold_again(move_id)}, or plan another one"
         )
     if (known := decide_without_look(plan, progress, context.now_ms())) is not None:
         return known
@@ -191,7 +183,9 @@ def _refusal(one: SyncDecision) -> str:
 def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveProgress:
     """Set each group to its last known position; record those that cannot be set and continue."""
     if progress.step not in HELD:
-        raise GateClosedError(f"move {plan.move_id} is {progress.step}: {hold_again(plan.move_id)}")
+        raise GateClosedError(
+            f"move {plan.move_id} is {progress.step}: {context.hold_again(plan.move_id)}"
+        )
     facts = read_facts(context, plan.request, plan.topics, plan.group_names)
     if create_originals(context.forward, absent_originals(context, facts)):  # deleted since hold
         facts = read_facts(context, plan.request, plan.topics, plan.group_names)
@@ -223,7 +217,7 @@ def _keep(
     if known.attempt != progress.attempt or known.step not in HELD:
         raise ConflictError(
             f"move {plan.move_id} is now {known.step} and its hold is over: see "
-            f"'srm failover status {plan.move_id}'"
+            f"'{context.command(f'status {plan.move_id}')}'"
         )
     # Keep confirmations of redirectors since the look at the clusters.
     renew(registers, plan, context.now_ms(), replace(progress, calls=known.calls))
@@ -317,8 +311,9 @@ def _remedy(context: MoveContext, plan: MovePlan, step: StepRule) -> str:
     """Return what an operator can do where a cluster does not answer a step, if anything."""
     if step.releases:
         return way_without_source(context, plan.request)
-    again, target = run_again(plan.move_id), plan.request.target
-    return f"clients have been sent to {target}; '{again}' verifies and reports the move"
+    again = context.command(f"run --move-id {plan.move_id}")
+    sent = f"clients have been sent to {plan.request.target}"
+    return f"{sent}; '{again}' verifies and reports the move"
 
 
 @contextmanager
@@ -476,6 +471,6 @@ def _release_after(context: MoveContext, plan: MovePlan, error: BaseException) -
     except ConflictError as gone:
         log.info("nothing to release: %s", gone)
     except SrmError as failed:
-        again = f"repeat 'srm failover release {move_id}'"
+        again = f"repeat '{context.command(f'release {move_id}')}'"
         # The error that brought us here is the one to show.
         log.error("the release of move %s is not complete, %s: %s", move_id, again, failed)  # noqa: TRY400

@@ -72,8 +72,8 @@ log = logging.getLogger(__name__)
 
 _Ranges = Mapping[TopicPartition, tuple[int, int]]
 _FIRST_RECORD_MS: Final = 10_000
-"""Wait for a group with members to process a record: twice the default of
-auto.commit.interval.ms. The residue watch finds later ones."""
+"""Wait for a group with members to process a record, and for a producer to write one: twice the
+default of auto.commit.interval.ms. The residue watch finds later ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,8 @@ def observe(
     active = {name for name, found in described.items() if found.state == "active"}
     read = _readable_commits(context.target, groups)
     offsets = {group: read.get(group, {}) for group in groups}
-    arrivals = Arrivals(context, plan, progress, query_clock=bool(groups))
+    clocked = bool(groups) or progress.step == "gone"
+    arrivals = Arrivals(context, plan, progress, query_clock=clocked)
     now = context.now_ms()
     back = arrivals.now.returned
     led_back = bool(plan.topics) and back >= {*map(topic_subject, plan.topics)}
@@ -237,7 +238,7 @@ def _requests(context: MoveContext, arrivals: Arrivals, progress: MoveProgress) 
 
 
 def _waiting(arrivals: Arrivals, progress: MoveProgress) -> tuple[list[str], list[str]]:
-    """Return a reason for each group without members, and for each that has processed nothing."""
+    """Return a reason for each group without members, and for each client without a record yet."""
     where = f"members on {arrivals.plan.request.target}"
     absent, idling = list[str](), list[str]()
     for group in arrivals.ours(one for one, had in progress.members_at_hold.items() if had):
@@ -246,6 +247,10 @@ def _waiting(arrivals: Arrivals, progress: MoveProgress) -> tuple[list[str], lis
             absent.append(f"group {group} has no {where} yet")
         elif not found.has_settled and arrivals.now_ms - found.resumed_ms < _FIRST_RECORD_MS:
             idling.append(f"group {group} has {where} and has not processed anything yet")
+    for one in arrivals.unwritten():
+        resumed_ms = one.at_ms("resumed")
+        if resumed_ms is not None and arrivals.now_ms - resumed_ms < _FIRST_RECORD_MS:
+            idling += (f"producer {one.ack.client} waits: {reason}" for reason in one.ack.unwritten)
     return absent, idling
 
 
@@ -413,7 +418,7 @@ def kept_report(context: MoveContext, move_id: str) -> KeptReport:
     """Return the newest stored revision of a report; clients and groups are not looked at."""
     store = MoveStore.read(context)
     if (kept := store.report(move_id)) is None:
-        lists = "'srm failover report --list' lists the stored ones"
+        lists = f"'{context.command('report --list')}' lists the stored ones"
         raise NotFoundError(f"no report of move {move_id!r} on {store.where}; {lists}")
     return kept
 
@@ -555,6 +560,13 @@ class Arrivals:
             for said in (self._on_target, self._on_source)
         )
         return followers_of(target, source, self.progress.hold_stamp_ms)
+
+    def unwritten(self) -> list[StampedAck]:
+        """Return the newest words of producers on the target that have not written there yet."""
+        topics = (topic_subject(topic) for topic in self.plan.topics)
+        said = (self._on_target.get(each, ()) for each in topics if self.now.leads(each))
+        newest = {one.ack.key(): one for one in chain.from_iterable(said)}
+        return [one for one in newest.values() if one.ack.unwritten]
 
     def _first(self, arrived: Iterable[StampedAck], state: AckState) -> int | None:
         return earliest(*(one.at_ms(state) for one in arrived if self._clocked))

@@ -8,8 +8,10 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from rich.console import Console
@@ -31,7 +33,7 @@ from srm.domain.moves.request import MoveRequest
 from srm.engine.moves.records import MoveContext, MoveStore
 from srm.engine.moves.steps import RunEvent
 from srm.engine.moves.verification import VerifyStatus
-from srm.errors import StoppedError, UnavailableError
+from srm.errors import NotFoundError, StoppedError, UnavailableError
 
 PLAN = MovePlan("m1", 1, MoveRequest("failover", "P", "B"), ("T",), (), (), "f")
 
@@ -128,12 +130,16 @@ def test_names_are_shown_as_they_are() -> None:
     assert "group [red]" in in_a_file(waits("group [red] is still active"))[0]
 
 
-def test_a_move_at_rest_names_its_outcome_instead_of_what_its_gate_would_wait_for() -> None:
+def test_a_move_at_rest_names_its_outcome_instead_of_what_its_gate_would_wait_for(
+    tmp_path: Path,
+) -> None:
     request = MoveRequest("failover", "P", "B")
     planned = MovePlan("m1", 1, request, ("T",), groups=(), findings=(), fingerprint="f")
+    context = busy_world(config_in(tmp_path)).context()
 
     def said(step: MoveStep) -> str:
-        return whereabouts(planned, MoveProgress("m1", step=step, times_ms={"gone": 7_000}))
+        progress = MoveProgress("m1", step=step, times_ms={"gone": 7_000})
+        return whereabouts(context, planned, progress)
 
     assert all(said(step).endswith("'srm failover release m1' ends it") for step in HELD)
     assert said("gone") == (
@@ -146,13 +152,28 @@ def test_a_move_at_rest_names_its_outcome_instead_of_what_its_gate_would_wait_fo
     )
     assert "sent to B; 'srm failover report m1'" in said("reported")
 
+    context = replace(context, file="my lab.properties", clusters=3)
+    ends = "--source P --target B --config 'my lab.properties'"
+    assert f"'srm failover release m1 {ends}' ends it" in said("held")
+    again = f"hold it again ('srm failover run --move-id m1 {ends}')"
+    assert context.hold_again("m1") == again
+    for step in get_args(MoveStep):
+        assert said(step).count("srm failover") == said(step).count(ends) > 0
+    with pytest.raises(NotFoundError, match=f"see 'srm failover status {ends}'"):
+        MoveStore.read(context).load("unknown")
+    with pytest.raises(NotFoundError, match=f"'srm failover report --list {ends}' lists"):
+        moves.kept_report(context, "unknown")
 
-def test_a_move_that_was_given_up_says_why_and_for_how_long_clients_were_held() -> None:
+
+def test_a_move_that_was_given_up_says_why_and_for_how_long_clients_were_held(
+    tmp_path: Path,
+) -> None:
     planned = MovePlan("m1", 1, MoveRequest("failover", "P", "B"), ("T",), (), (), "f")
     times = {"holding": 1_000, "released": 46_500}
     given_up = MoveProgress("m1", step="released", times_ms=times, reason="T-0 is stopped")
 
-    assert whereabouts(planned, given_up).startswith(
+    context = busy_world(config_in(tmp_path)).context()
+    assert whereabouts(context, planned, given_up).startswith(
         "m1: released after 45.5 s of hold: T-0 is stopped; clients remain on P;"
     )
 

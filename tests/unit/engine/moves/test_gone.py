@@ -83,6 +83,30 @@ def test_verification_waits_for_groups_that_had_members(world: World) -> None:
     assert {group.rto_end for group in report.groups.values()} == {"committed"}
 
 
+def test_verification_waits_ten_seconds_for_a_producer_that_has_records_to_write(
+    world: World,
+) -> None:
+    """A producer without records is not waited for, and needs to write none."""
+    context = gone(world)
+    for group, position in (("far", 10), ("near", 96)):
+        acknowledge(world, group, position)
+    generation = world.routes("B")["topic:Payments"].generation
+    known = ("topic:Payments", "shop", generation, "resumed", "B", 0)
+    shop = Ack(*known, kind="producer", ages_ms={"resumed": 0}, unwritten={"refused": 3})  # type: ignore[arg-type]
+    say(world, replace(shop, client="idle", unwritten={}))
+    say(world, shop)
+
+    assert moves.verify(context, "m1").waiting == ("producer shop waits: refused",)
+    world.passing(10_000)
+    assert moves.verify(context, "m1").done
+    report = moves.report(context, "m1")
+    problem = "1 producer (shop) followed and cannot write: refused; 3 records waiting"
+    assert (report.problems, report.result.verdict) == ((problem,), "not clean")
+
+    say(world, replace(shop, state="processed", unwritten={}))
+    assert moves.watch_residue(context, "m1").result.verdict == "clean"
+
+
 def test_what_clients_say_counts_from_when_the_broker_got_it_less_its_age(world: World) -> None:
     """The hold was 2 s before go, and the clients' clocks are an hour ahead."""
     context = gone(world)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from tests.unit.domain.moves.report.reporting import DISASTER, GROUP, REPORT
 
 from srm.domain.moves.disaster import Forecast, GroupForecast, TopicForecast
-from srm.domain.moves.report import Bounds, MoveReport, read_again_by
-from srm.domain.moves.revisions import KeptReport
+from srm.domain.moves.report import Bounds, Follower, MoveReport, read_again_by
+from srm.domain.moves.revisions import KeptReport, next_revision
 from srm.pages.html import report_page
 from srm.pages.moves import as_text, report_line, report_view
 from srm.pages.reports import list_row, list_view, report_markdown, report_summary
@@ -101,3 +101,32 @@ def test_an_undecided_move_has_no_outage_and_is_not_unclean() -> None:
 
     assert (released.result.verdict, released.result.outage_seconds) == ("not moved", None)
     assert REPORT.result.lost == Bounds(0, 0)
+
+
+def _producer(client: str, **unwritten: int) -> Follower:
+    reasons = {f"writing to Payments on cluster B: {why}": n for why, n in unwritten.items()}
+    known = ("topic:Payments", client, "h", "producer", "routing", "resumed")
+    return Follower(*known, unwritten=reasons)
+
+
+def test_a_move_whose_producers_cannot_write_is_not_as_forecast_until_they_can() -> None:
+    cannot = (_producer("shop", refused=12), _producer("till", refused=0), _producer("idle"))
+    first = next_revision(None, replace(_LOST_SOURCE, followers=cannot), 1, None)
+    line = "2 producers (shop, till) followed and cannot write: writing to Payments on cluster B: "
+    problem = f"{line}refused; 12 records waiting"
+
+    assert (first.report.ok, first.report.problems) == (False, (problem,))
+    assert first.report.result.verdict == "not clean"
+    assert json.loads(first.report.value())["followers"][0]["unwritten"] == cannot[0].unwritten
+    page, markdown = report_page(first), report_markdown(first.report)
+    assert "cannot write</td>" in page
+    for text in (as_text(report_view(first.report), width=300), page, markdown):
+        assert problem in text
+        assert "as forecast" not in text
+    assert "not clean" in as_text(list_view([first]), width=300)
+
+    closed = next_revision(first, replace(_LOST_SOURCE, followers=()), 2, None)
+    assert closed.report.problems == (problem,), "a closed client has not written them, either"
+    able = (_producer("shop"), _producer("till"))
+    later = next_revision(closed, replace(_LOST_SOURCE, followers=able), 3, None)
+    assert (later.report.ok, later.report.result.verdict) == (True, "as forecast")

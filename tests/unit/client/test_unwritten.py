@@ -1,0 +1,135 @@
+"""A producer counts the records that its cluster does not take, and announces the reason."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from confluent_kafka import KafkaError
+from tests.unit.client.test_giving_up import Watcher, config
+from tests.waiting import DEADLINE_S, eventually
+
+from srm.client import deliveries, routing
+from srm.client.deliveries import SILENT_S, STUCK_S, Deliveries
+from srm.client.producer import FailoverProducer
+from srm.config.model import Config
+from srm.domain.moves.routing import Route
+
+__all__ = ["config"]
+
+HOLD = Route(7, "P", "hold", "m")
+GO = Route(7, "B", "go", "m", decided=True)
+WRITING = "writing to Payments on cluster B"
+REFUSAL = f"{WRITING}: Broker: Unknown topic or partition (UNKNOWN_TOPIC_OR_PART)"
+
+
+class Native:
+    """confluent-kafka's producer on a cluster that gets the topic later."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.waiting: list[Callable[[Any, Any], None]] = []
+        self.error: KafkaError | None = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+
+    def __len__(self) -> int:
+        return len(self.waiting)
+
+    def produce(self, _topic: str, *, on_delivery: Callable[[Any, Any], None], **_: object) -> None:
+        self.waiting.append(on_delivery)
+
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        assert timeout < 1, "routes are not followed during a query"
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=self.error, partitions={})})
+
+    def poll(self, _timeout: float) -> int:
+        while self.error is None and self.waiting:
+            self.waiting.pop(0)(None, None)
+        return 0
+
+    flush = poll
+
+
+@pytest.fixture
+def native(monkeypatch: pytest.MonkeyPatch) -> Native:
+    """The producer of each cluster; reasons are looked for at once, and repeated often."""
+    only, usual = Native(), deliveries.STUCK_S
+    assert usual > 1
+    monkeypatch.setattr(deliveries, "STUCK_S", 0.05)
+    monkeypatch.setattr(routing, "REPEAT_S", 0.02)
+    monkeypatch.setattr("srm.client.cluster_producers.Producer", lambda *_, **__: only)
+    return only
+
+
+def test_records_of_a_missing_topic_are_counted_and_announced_until_they_are_written(
+    config: Config, native: Native
+) -> None:
+    watcher = Watcher(config)
+    watcher.now = GO
+    made = FailoverProducer({}, watcher=cast("Any", watcher))
+    for _ in range(3):
+        made.produce("Payments", b"v")
+    eventually(lambda: made.count_unwritten("Payments") == 3, "counted")
+    made.produce("Payments", b"v")
+    eventually(lambda: watcher.said[-1].unwritten == {REFUSAL: 4}, "repeated with the new count")
+    said = {ack.state for ack in watcher.said}
+    native.error = None
+    eventually(lambda: watcher.said[-1].state == "processed", "the first record is acknowledged")
+    made.close()
+
+    assert said == {"resumed"}
+    assert watcher.said[-1].unwritten == {}
+    assert made.count_unwritten("Payments") == 0
+    assert {*watcher.said[-1].ages_ms} == {"resumed", "processed"}
+
+
+def test_a_call_that_waits_at_go_is_announced_at_once_and_an_idle_producer_is_not(
+    config: Config, native: Native
+) -> None:
+    native.error = None
+    watcher = Watcher(config)
+    watcher.now = HOLD
+    made = FailoverProducer({}, topics=["Payments", "Idle"], watcher=cast("Any", watcher))
+    made.start()
+    eventually(lambda: len({ack.subject for ack in watcher.said}) == 2, "held")
+    waiting = threading.Thread(target=made.produce, args=("Payments",), daemon=True)
+    waiting.start()
+    eventually(lambda: made._deliveries["Payments"].calls == 1, "it waits")
+    watcher.now = GO
+    waiting.join(DEADLINE_S)
+    made.close()
+
+    resumed = {ack.subject: ack for ack in reversed(watcher.said) if ack.state == "resumed"}
+    assert resumed["topic:Payments"].unwritten == {f"{WRITING}: no record is acknowledged yet": 1}
+    assert resumed["topic:Idle"].unwritten == {}
+    assert "processed" not in {ack.state for ack in watcher.said if ack.subject == "topic:Idle"}
+
+
+def test_a_record_that_failed_is_the_reason_until_one_is_acknowledged() -> None:
+    own = Deliveries(ended=0)
+    own.add(10)
+    own.fail(11, "refused")
+
+    assert not own.is_stuck(10 + STUCK_S / 2)
+    assert own.is_stuck(10 + STUCK_S)
+    assert own.reason(12, WRITING, "") == "refused"
+    assert own.reason(12, WRITING, "unknown topic") == "unknown topic"
+    own.reported = "refused"
+    assert not own.is_stuck(100), "it has nothing to write, and the reason is known"
+    own.add(100)
+    own.acknowledge(101)
+    assert (own.reason(200, WRITING, ""), own.is_stuck(200)) == ("", False)
+
+
+def test_a_purged_record_is_no_reason_and_a_silent_cluster_is_one_after_a_while() -> None:
+    own = Deliveries(ended=0)
+    own.add(10)
+    own.fail(11)
+    assert not own.is_stuck(100)
+
+    own.add(100)
+    assert own.is_stuck(100 + STUCK_S)
+    assert own.reason(100 + STUCK_S, WRITING, "") == "", "a leader may be elected"
+    late = f"{WRITING}: no record was acknowledged for 30 s"
+    assert own.reason(100 + SILENT_S, WRITING, "") == late
