@@ -21,7 +21,6 @@ from tests.service_views import config_of, still_views
 from tests.unit.domain.moves.report.reporting import losing
 from tests.unit.service.pages.reading import Outline, words
 
-from srm.cli.moves.failover import whereabouts
 from srm.clock import now_ms
 from srm.domain.moves.progress import Carrier, MoveProgress, run_again
 from srm.domain.moves.request import FORM
@@ -164,7 +163,6 @@ def test_a_move_without_a_process_is_not_shown_as_running() -> None:
     assert "P → B no process carries it planned, started" in page
     again = f"{run_again(look.plan.move_id)} --source P --target B"
     assert f"To continue it: {again}" in page
-    assert f"'{run_again(look.plan.move_id)}' verifies" in whereabouts(warned, gone)
     assert "Verify" in page
     assert "of the plan" not in page
     assert "no process carries it" in words(client.get("/ui").text)
