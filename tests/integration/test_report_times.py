@@ -1,4 +1,4 @@
-"""What the report of a move says about time and repetition, on real brokers with real clients."""
+"""What the report of a move says about time, repetition and producers, on real brokers."""
 
 from __future__ import annotations
 
@@ -10,16 +10,19 @@ import pytest
 from confluent_kafka import Producer
 from tests import moves
 from tests.acknowledgements import acks_of
-from tests.integration.moving import Application, Site, begin, pass_gate
-from tests.waiting import eventually
+from tests.faults.campaign.brokers import delete_topics
+from tests.integration.moving import PARTITIONS, Application, Site, begin, pass_gate
+from tests.waiting import DEADLINE_S, eventually
 from typer.testing import CliRunner
 
 from srm.cli.main import app
 from srm.client import routing
+from srm.client.producer import FailoverProducer
 from srm.client.routing import Moment, RoutingWatcher
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.moves.records import MoveContext
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
@@ -58,8 +61,36 @@ def shown(site: Site, move_id: str) -> dict[str, Any]:
     return json.loads(result.stdout)
 
 
+def lose_topic(site: Site, context: MoveContext, move_id: str, producer: FailoverProducer) -> None:
+    """Delete the topic that a producer has followed to; the report says so until it is back."""
+    delete_topics(site.servers[site.b], [site.topic])
+    written: list[tuple[str, object]] = []
+    for number in range(1_000):
+        producer.produce(
+            site.topic,
+            f"late-{number}",
+            partition=0,
+            on_delivery=lambda error, message: written.append((message.cluster, error)),
+        )
+    eventually(lambda: producer.count_unwritten(site.topic) == 1_000, "the records are counted")
+    eventually(lambda: not moves.watch_residue(context, move_id).ok, "it is reported")
+    report = moves.kept_report(context, move_id).report
+    [problem] = report.problems
+    assert problem == (
+        f"1 producer (shop) followed and cannot write: writing to {site.topic} on cluster "
+        f"{site.b}: Broker: Unknown topic or partition (UNKNOWN_TOPIC_OR_PART); "
+        "1,000 records waiting"
+    )
+    assert report.result.verdict == "not clean"
+
+    context.target.create_topics([TopicSpec(site.topic, PARTITIONS, 1, {})])
+    assert producer.flush(DEADLINE_S) == 0
+    assert (written, producer.count_unwritten(site.topic)) == ([(site.b, None)] * 1_000, 0)
+    eventually(lambda: moves.watch_residue(context, move_id).ok, "they are written")
+
+
 @pytest.mark.usefixtures("late_clocks")
-def test_records_written_after_the_report_are_found_while_the_source_is_watched(
+def test_records_and_producers_after_the_report_are_found_while_the_source_is_watched(
     site: Site,
 ) -> None:
     """Its times do not count by the clients' clocks: with those it was nothing, or an hour."""
@@ -69,8 +100,10 @@ def test_records_written_after_the_report_are_found_while_the_source_is_watched(
         site.replicating(),
         RoutingWatcher(site.config) as watcher,
         Application(site, group, 1, watcher) as working,
+        FailoverProducer({"client.id": "shop"}, topics=[site.topic], watcher=watcher) as producer,
         site.context(site.p, site.b) as context,
     ):
+        producer.start()
         eventually(lambda: len(working.processed) == 50, "the group works on P")
         request = MoveRequest(
             "failover", site.p, site.b, (site.topic,), (group,), quiet_seconds=0.2
@@ -85,6 +118,7 @@ def test_records_written_after_the_report_are_found_while_the_source_is_watched(
         took = time.monotonic() - began
         acks = said(context, group)
         assert first.ok
+        lose_topic(site, context, move_id, producer)
         produce(site, site.p, 7)
         found = shown(site, move_id)
         kept = moves.kept_report(context, move_id).report

@@ -3,7 +3,8 @@
 Steps per group: decide by its current commits, write the ledger, read the commits again, on the
 target and then on the source, write the offsets, read them back, settle the ledger. The broker
 refuses the write while the group has members. A group that became active in between, or that the
-source no longer has, is skipped and reported; one that was created in that moment is deleted.
+source no longer has, is skipped and reported. One that the write created is deleted: it was absent,
+or commits are gone that it had before.
 """
 
 from __future__ import annotations
@@ -265,14 +266,13 @@ class _Run:
     def _write_groups(self, groups: Sequence[list[SyncDecision]]) -> Iterator[SyncDecision]:
         """Write the offsets of groups that have not changed since the decision."""
         by_name = {decisions[0].group: decisions for decisions in groups}
-        now, unread = self._read(self.context.target, by_name)
-        absent = {name for name, commits in now.items() if not commits}
+        before, unread = self._read(self.context.target, by_name)
         unread = {**unread, **self._left_source(by_name)}
         waiting: dict[str, list[SyncDecision]] = {}
         for name, decisions in by_name.items():
             if name in unread:
                 yield from _each(decisions, "not-written", unread[name])
-            elif any(now[name].get(d.partition) not in {d.current, d.offset} for d in decisions):
+            elif any(before[name].get(d.partition) not in {d.current, d.offset} for d in decisions):
                 # A consumer commits for this group right now, so the next run decides again.
                 yield from _each(decisions, "group-active", "its offsets have just changed")
             else:
@@ -281,7 +281,11 @@ class _Run:
             refused = dict(zip(waiting, pool.map(self._commit, waiting.values()), strict=True))
         active = {name for name, error in refused.items() if isinstance(error, GroupActiveError)}
         now, unread = self._read(self.context.target, waiting.keys() - active)
-        created = {name: waiting[name] for name in absent & now.keys()}
+        created = {
+            name: waiting[name]
+            for name in now
+            if not before[name] or before[name].keys() - now[name].keys()
+        }
         for name, why in self._left_source(created).items():
             if now[name].keys() == {decision.partition for decision in waiting[name]}:
                 remove = partial(self.context.target.delete_groups, [name])

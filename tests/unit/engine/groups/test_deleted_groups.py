@@ -47,14 +47,19 @@ def before_calls(sites, hook: Callable[[int], None]) -> Iterator[list[int]]:
             del one._reach
 
 
-def settled(new_sites):
-    """Make sites with a group of P that is on B by sync, and is about to be carried on."""
+def settled(new_sites, also: str = ""):
+    """Make sites with a group of P that is on B by sync, and is about to be carried on.
+
+    ``also``: another topic in which the group has a commit.
+    """
     made = new_sites()
     made.produce("P", 100)
     made.produce("B", 50)
     made.copy("P->B", claim=1)
     made.copy("B->P")
     made.commit("P", GROUP, "Payments", 10)
+    if also:
+        made.commit("P", GROUP, also, 7)
     run(made)
     return made
 
@@ -69,9 +74,9 @@ def delete(sites, *aliases: str) -> None:
         sites.clusters[alias].delete_groups([GROUP])
 
 
-def play(new_sites, steps: Steps, *, moved: bool) -> dict[str, object]:
+def play(new_sites, steps: Steps, *, moved: bool, also: str = "") -> dict[str, object]:
     """Run both flows, delete the group on clusters before the calls of these numbers, run again."""
-    sites, waiting = settled(new_sites), dict(steps)
+    sites, waiting = settled(new_sites, also), dict(steps)
     if moved:
         sites.commit("P", GROUP, "Payments", 20)
 
@@ -107,6 +112,17 @@ def test_a_group_deleted_on_both_before_two_calls_is_not_created(new_sites) -> N
     calls = range(calls_of(new_sites, moved=True) - 1)
 
     assert [p for p in calls if play(new_sites, {p: ("P",), p + 1: ("B",)}, moved=True)] == []
+
+
+def test_a_group_deleted_on_both_at_once_leaves_no_part_of_its_commits(new_sites) -> None:
+    """Just before the write, which has one of its two topics, it cannot be seen otherwise."""
+    calls = range(calls_of(new_sites, moved=True))
+
+    def left_after(at: int, also: str) -> dict[str, object]:
+        return play(new_sites, {at: ("P", "B")}, moved=True, also=also)
+
+    assert [at for at in calls if left_after(at, "B.Payments")] == []
+    assert len([at for at in calls if left_after(at, "")]) == 1, "docs/decisions/0014"
 
 
 def test_a_group_deleted_while_it_is_created_is_deleted_there_too(sites) -> None:
