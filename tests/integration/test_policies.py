@@ -74,7 +74,7 @@ def test_a_group_continues_under_the_same_name_one_way(
         pair.copied(pair.there)
         with open_flow(pair.config, pair.there) as context:
             found = translate(context, TopicPartition(pair.topic, 0), 60)
-            back = translate(context, TopicPartition(pair.topic, 0), 61, reverse=True)
+            back = translate(context, TopicPartition(pair.topic, 0), 60, reverse=True)
             rows = {row.topic: row for row in list_topics(context)}
             emit(context, [pair.group("g")])
             sync(context, [pair.group("g")])
