@@ -18,8 +18,13 @@ from typing import Any, Final, Self
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from srm.client import routing
-from srm.client.cluster_producers import ClusterProducers, Reports, Transactions, is_fatal
-from srm.client.deliveries import Deliveries
+from srm.client.cluster_producers import (
+    ClusterProducers,
+    Deliveries,
+    Reports,
+    Transactions,
+    is_fatal,
+)
 from srm.client.messages import ClosedError, HeldError, must_abort, named_errors, stamp, with_place
 from srm.client.settings import ClientSettings, float_of, load_client_config
 from srm.client.threads import let_consumers_leave

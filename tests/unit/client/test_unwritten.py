@@ -12,8 +12,8 @@ from confluent_kafka import KafkaError
 from tests.unit.client.test_giving_up import Watcher, config
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.client import deliveries, routing
-from srm.client.deliveries import SILENT_S, STUCK_S, Deliveries
+from srm.client import cluster_producers, routing
+from srm.client.cluster_producers import SILENT_S, STUCK_S, Deliveries
 from srm.client.producer import FailoverProducer
 from srm.config.model import Config
 from srm.domain.moves.routing import Route
@@ -54,9 +54,9 @@ class Native:
 @pytest.fixture
 def native(monkeypatch: pytest.MonkeyPatch) -> Native:
     """The producer of each cluster; reasons are looked for at once, and repeated often."""
-    only, usual = Native(), deliveries.STUCK_S
+    only, usual = Native(), cluster_producers.STUCK_S
     assert usual > 1
-    monkeypatch.setattr(deliveries, "STUCK_S", 0.05)
+    monkeypatch.setattr(cluster_producers, "STUCK_S", 0.05)
     monkeypatch.setattr(routing, "REPEAT_S", 0.02)
     monkeypatch.setattr("srm.client.cluster_producers.Producer", lambda *_, **__: only)
     return only
@@ -122,7 +122,7 @@ def test_a_record_that_failed_is_the_reason_until_one_is_acknowledged() -> None:
     assert (own.reason(200, WRITING, ""), own.is_stuck(200)) == ("", False)
 
 
-def test_a_purged_record_is_no_reason_and_a_silent_cluster_is_one_after_a_while() -> None:
+def test_a_purged_record_gives_no_reason_and_a_silent_cluster_gives_one_after_a_while() -> None:
     own = Deliveries(ended=0)
     own.add(10)
     own.fail(11)
