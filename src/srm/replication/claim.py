@@ -156,10 +156,10 @@ async def until_in_force(target: LogReader, end: int, claim: Claim) -> Claim:
     A marker comes late where the partition lacks in-sync followers. The wait holds no lock and uses
     no long poll, which would delay later requests. ``end``: where the log ended before the claim.
     """
-    deadline, pause_s = now_s() + _MARKER_S, _FIRST_PAUSE_S
+    deadline, pause_s, is_gone = now_s() + _MARKER_S, _FIRST_PAUSE_S, False
     while now_s() < deadline:
         _, log_end = await target.wire.log_range(target.partition)
-        if log_end <= end:
+        if log_end <= end and not is_gone:
             await asyncio.sleep(pause_s)  # between two looks, longer and longer
             pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s)
             continue
@@ -167,11 +167,14 @@ async def until_in_force(target: LogReader, end: int, claim: Claim) -> Claim:
             fetched = await target.fetch(end)
         except OutOfRangeError as error:
             end = max(end, error.log_start)
+            is_gone = claim.begins  # retention has deleted what began the log
             continue
         for batch in batches(fetched.records):
             if _claim_of(batch) == claim.producer:
                 return replace(claim, leader_epoch=batch.leader_epoch, begins=False)
             end = max(end, batch.last_offset + 1)
+        if is_gone:
+            return replace(claim, begins=False)
     raise UnavailableError(
         f"{target.partition}: the {'first batch' if claim.begins else 'marker'} of our claim did "
         f"not reach the log in {_MARKER_S:.0f} s"

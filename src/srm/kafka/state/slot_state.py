@@ -183,10 +183,16 @@ class MapStarts:
         return {p: found[place] for p, place in places.items() if place in found}
 
     def _copied_partitions(
-        self, partitions: Sequence[AssignedPartition], reported: Mapping[CopyId, object]
+        self,
+        partitions: Sequence[AssignedPartition],
+        reported: Mapping[CopyId, Sequence[PartitionPosition]],
     ) -> list[AssignedPartition]:
-        """Omit partitions that were never copied: no report names them, the target log is empty."""
-        unknown = {p for p in partitions if p.copy_id not in reported}
+        """Omit partitions that were never copied: no report names them, the target log is empty.
+
+        A claim of a former source's owner may still write to that log.
+        """
+        written = {copy_id[1:] for copy_id in _written(reported)}
+        unknown = {p for p in partitions if not (p.copy_id in reported or p.copy_id[1:] in written)}
         places = {p: TopicPartition(p.target_topic, p.partition) for p in unknown}
         ends = self._target.high_watermarks(list(places.values())) if places else {}
         never = {p for p, place in places.items() if ends.get(place) == 0}
@@ -197,6 +203,15 @@ class MapStarts:
 
     def _map_topic(self, number: int) -> CompactedTopic:
         return self._target.compacted_topic(internal_topics.offset_map(self._flow.source), number)
+
+
+def _written(reported: Mapping[CopyId, Sequence[PartitionPosition]]) -> set[CopyId]:
+    """Return the copies to which a claim that was reported may have written."""
+    return {
+        copy_id
+        for copy_id, entries in reported.items()
+        if any(one.may_have_written for one in entries)
+    }
 
 
 def _with_reports(
@@ -217,6 +232,7 @@ def _with_reports(
         wrote = {(target_id, one.producer_id) for one in entries if one.may_have_written}
         former[topic_id, number] |= wrote
         former[remote.get((topic_id, target_id), ""), number] |= wrote
+    written = _written(reported)
     for assigned in partitions:
         start, copy_id = found.get(assigned), assigned.copy_id
         if isinstance(start, SrmError):
@@ -224,7 +240,7 @@ def _with_reports(
         if about := decided.get((assigned.topic_id, assigned.partition)):
             start = starts.decided_start(start, about)
         places = (copy_id[:2], (assigned.target_topic, assigned.partition))
-        known = (pair for one in places for pair in former[one] if copy_id not in reported)
+        known = (pair for one in places for pair in former[one] if copy_id not in written)
         if of := {one for target_id, one in known if target_id != assigned.target_topic_id}:
             # A batch to the former topic may still have reached this one: it is of these ids.
             start = start or starts.NOWHERE

@@ -418,12 +418,13 @@ class ProgressBook:
         if copy_id not in self._partitions:
             return
         newest = newest_position(self._reported.get(copy_id, {}).values())
-        if newest is None or self._positions.get(copy_id) == newest.position:
+        if newest is None:
             return
         self._positions[copy_id] = newest.position
         claim = (newest.producer_id, newest.producer_epoch)
         reached = newest.position.target_next
         counted, known_claim = self._counted.get(copy_id, (reached, claim))
-        marker = 1 if claim not in (known_claim, _NO_CLAIM) else 0
+        begins = not (counted or newest.producer_epoch)  # the first claim has no marker
+        marker = 0 if begins or claim in (known_claim, _NO_CLAIM) else 1
         self._records += max(0, reached - counted - marker)
         self._counted[copy_id] = (max(counted, reached), claim)

@@ -235,6 +235,24 @@ def test_a_topic_created_again_under_it_gets_no_second_batch() -> None:
     assert target.end == 1
 
 
+def test_a_first_batch_that_retention_deletes_at_once_is_followed() -> None:
+    """Its records may be older than the topic keeps them."""
+    target = Writes([FIRST])
+    append = target.append
+
+    def delete_all(raw: bytes) -> None:
+        append(raw)
+        target.start, target.append = target.end, append  # type: ignore[method-assign]
+
+    def interfere(_: Site) -> None:
+        target.append = delete_all  # type: ignore[method-assign]
+
+    copy = copies(target, interfere)
+
+    assert copy.phase is Phase.COPYING
+    assert (target.start, copy.target_next) == (1, 3)
+
+
 def test_a_log_that_another_producer_began_meanwhile_is_claimed_by_a_marker() -> None:
     target = Cluster([], [FIRST, ProducerId(OURS, 1)])
     others = [stored([Record(0, 1, b"k", b"of another")], producer_id=FOREIGN)]

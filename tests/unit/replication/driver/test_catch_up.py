@@ -194,3 +194,27 @@ def test_a_remote_topic_that_cannot_be_created_ends_the_wait(source):
     assert not first
     with pytest.raises(ConflictError, match="remote topics of orders cannot be created"):
         goal.done()
+
+
+@pytest.mark.parametrize(
+    "reports",
+    [
+        [(0, -1, -1), (0, 1, 0), (10, 1, 0)],
+        [(10, 1, 0)],
+        [(0, -1, -1), (11, 1, 1)],
+        [(0, 1, 0), (4, 1, 0), (11, 1, 1)],
+    ],
+    ids=["in order", "late", "with a marker", "taken over"],
+)
+def test_the_marker_of_a_claim_is_no_record_and_the_first_claim_has_none(
+    reports: list[tuple[int, int, int]],
+) -> None:
+    assigned = AssignedPartition("orders", 0, TOPIC_ID, "P.orders", "t")
+    book = ProgressBook("P->B", ["0"])
+    book.set_partitions([assigned], {assigned: 0})
+
+    for at, *claim in reports:
+        entry = PartitionPosition(*assigned.copy_id, Position(at, at, 10), *claim)
+        book.positions((1, b"0"), (entry,))
+
+    assert book.snapshot().records == 10

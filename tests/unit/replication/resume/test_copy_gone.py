@@ -61,10 +61,14 @@ def test_what_was_copied_to_a_topic_that_is_gone_is_known_to_be_copied_again(
     assert found == {ASSIGNED: replace(NOWHERE, copy_is_gone=True, producer_ids=frozenset({7}))}
 
 
-def test_the_copy_of_a_former_source_is_not_gone() -> None:
+@pytest.mark.parametrize(("at", "epoch"), [(9, 1), (0, 0)], ids=["copied", "claimed"])
+def test_the_copy_of_a_former_source_is_not_gone(at: int, epoch: int) -> None:
+    """Its owner may still write to the log, which is empty."""
     former = replace(ASSIGNED, topic_id=FORMER_SOURCE)
 
-    assert MapStarts(P_TO_B, reported(9, former)).load([ASSIGNED]) == {}
+    found = MapStarts(P_TO_B, reported(at, former, (7, epoch))).load([ASSIGNED])
+
+    assert found == {ASSIGNED: Start(0, at, frozenset({7}), fresh=True, has_former=True)}
 
 
 def test_a_topic_that_was_never_copied_has_lost_no_copy() -> None:
@@ -76,6 +80,20 @@ def test_a_first_claim_may_have_written_to_the_topic_that_is_gone() -> None:
     found = MapStarts(P_TO_B, reported(0, producer=(7, 0))).load([ASSIGNED])
 
     assert found == {ASSIGNED: replace(NOWHERE, copy_is_gone=True, producer_ids=frozenset({7}))}
+
+
+def test_a_copy_is_gone_until_another_claim_is_reported() -> None:
+    """The next owner's reports before its claim do not show whose the first batch is."""
+    target = reported(0, producer=(7, 0))
+    entry = PartitionPosition(*ASSIGNED.copy_id, Position(0, 0, 0), -1, -1)
+    group = PositionGroup("1", Incarnation(2, "b"), "1", (entry,))
+    table = target.compacted_topic(internal_topics.replication("P"), REPORTS)
+    table.write({group.key(): group.value()})
+
+    found = MapStarts(P_TO_B, target).load([ASSIGNED])[ASSIGNED]
+
+    assert isinstance(found, Start)
+    assert (found.copy_is_gone, found.producer_ids) == (True, frozenset({7}))
 
 
 @pytest.mark.parametrize(
