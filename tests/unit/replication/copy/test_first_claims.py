@@ -213,7 +213,7 @@ def test_a_leader_elected_before_its_first_batch_is_that_of_the_log() -> None:
     assert copy.target_lineage == Lineage(((LEADER_EPOCH + 1, 0),))
 
 
-def test_its_batches_follow_while_the_source_is_in_doubt() -> None:
+def test_its_batches_follow_while_the_source_is_checked() -> None:
     target = Writes([FIRST])
 
     copy = copies(target, lambda site: site.lifecycle.on_fetch_trouble(site.copy, 1, None))
@@ -253,7 +253,7 @@ def test_a_first_batch_that_retention_deletes_at_once_is_followed() -> None:
     assert (target.start, copy.target_next) == (1, 3)
 
 
-def test_a_log_that_another_producer_began_meanwhile_is_claimed_by_a_marker() -> None:
+def test_a_log_that_another_producer_fills_first_is_claimed_by_a_marker() -> None:
     target = Cluster([], [FIRST, ProducerId(OURS, 1)])
     others = [stored([Record(0, 1, b"k", b"of another")], producer_id=FOREIGN)]
     target.on_claim = lambda: target.append(others.pop()) if others else None

@@ -206,7 +206,7 @@ def test_a_remote_topic_that_cannot_be_created_ends_the_wait(source):
     ],
     ids=["in order", "late", "with a marker", "taken over"],
 )
-def test_the_marker_of_a_claim_is_no_record_and_the_first_claim_has_none(
+def test_markers_of_claims_are_not_counted_as_records(
     reports: list[tuple[int, int, int]],
 ) -> None:
     assigned = AssignedPartition("orders", 0, TOPIC_ID, "P.orders", "t")
