@@ -197,13 +197,13 @@ class FakeCompactedTopic:
         """
         if not records:
             return None
-        partition = self.require()
+        partition, stamp = self.require(), self._clock()
         for key, value in records.items():
             size = len(key) + len(value or b"")
             if size > largest or (size > self._limit and self._is_refused(value or b"")):
                 raise UsageError(f"writing {self._name}: Message size too large")
-            partition.append(key, value, self._clock())
-        return self._clock() if self._stamped else None
+            partition.append(key, value, stamp)
+        return stamp if self._stamped else None
 
     def _is_refused(self, value: bytes) -> bool:
         return len(zlib.compress(value, 1)) > self._limit
