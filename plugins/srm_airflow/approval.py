@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk.definitions.param import ParamsDict
 
 from srm_airflow.additions import RunLink
 from srm_airflow.alerts import Patience, notify
@@ -35,6 +36,8 @@ class MoveApprovalOperator(ApprovalOperator):
 
     def __init__(self, *, move: Any, **kwargs: Any) -> None:
         super().__init__(subject="Approve the move", **kwargs)
+        # Up to Airflow 3.1 the question takes over the DAG's parameters, and refuses its answer.
+        self.params = ParamsDict()
         self.move = move
 
     def execute(self, context: Context) -> NoReturn:

@@ -107,6 +107,7 @@ def test_every_form_opens_ready_and_a_move_is_triggered_approved_and_reported(
         dags = api._call("GET", "/dags", params={"limit": 100})["dags"]
         files = {dag["relative_fileloc"]: dag["dag_id"] for dag in dags if dag["dag_id"] != move}
         assert "srm_failover" in files.values()
+        sign_in(page, url)
         for dag in files.values():
             open_form(page, f"{url}/dags/{dag}")
 
@@ -146,14 +147,21 @@ def served(python: str, config: Path, folder: Path) -> Iterator[str]:
             process.stdin.close()
 
 
+def sign_in(page: Page, url: str) -> None:
+    """Sign in; up to Airflow 3.2 the home page appears afterwards, whatever was opened before."""
+    page.goto(f"{url}/auth/token/login")
+    expect(page.get_by_role("link", name="Home").first).to_be_visible()
+
+
 def open_form(page: Page, address: str) -> Locator:
     """Open the form of a DAG; nothing in it is marked as missing, and it can be sent."""
     page.goto(address)
     page.get_by_role("button", name="Trigger").first.click()
     form = page.get_by_role("dialog")
     expect(form.get_by_role("button", name="Trigger").last).to_be_enabled()
+    arrow = "[data-part=item-indicator] svg"
     for section in form.locator("button[data-part=item-trigger]").all():
-        expect(section.locator("svg")).to_have_count(1)  # the arrow alone
+        expect(section.locator(f"svg:not({arrow})")).to_have_count(0)  # no mark of an error
     return form
 
 

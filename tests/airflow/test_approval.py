@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.standard.operators import hitl
+from airflow.sdk import DAG, Param
 from tests.airflow.notified import Notified
 
 from srm_airflow import approval as module
@@ -132,6 +133,20 @@ def test_people_are_shown_the_numbers_and_the_notifier_is_told(
     assert wait_s(parked.value) == 30, "then the notifier is told again"
     assert parked.value.kwargs == {"since": clock.now}
     assert [channel for channel, _ in Notified.told] == ["approval"]
+
+
+def test_the_question_has_no_parameters_of_the_dag(
+    asked: list[dict[str, Any]],
+    ti: Ti,
+    clock: Clock,  # noqa: ARG001
+) -> None:
+    with DAG("move", params={"source": Param(None, type=["null", "string"])}):
+        question = operator()
+
+    with pytest.raises(TaskParked):
+        question.execute(context(ti))
+
+    assert asked[0]["params"] == {}
 
 
 @pytest.mark.parametrize(
