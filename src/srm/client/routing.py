@@ -25,6 +25,7 @@ from typing import Any, Final, Literal, Self
 
 from confluent_kafka import KafkaError, KafkaException
 
+from srm.client.messages import with_place
 from srm.clock import now_ms
 from srm.config.model import Config
 from srm.domain.moves.routing import (
@@ -42,7 +43,7 @@ from srm.domain.names import internal_topics
 from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.kafka.admin.clients import open_writer
 from srm.kafka.tables.topic_tail import KafkaTopicTail
-from srm.kafka.wire.errors import on_topic, translate
+from srm.kafka.wire.errors import on_topic
 from srm.threads import start_thread
 
 Step = Literal["stay", "finish", "leave", "hold", "open"]
@@ -388,7 +389,7 @@ class RoutingWatcher:
 
 def _log_failure(level: int, alias: str, error: KafkaError | None, message: Any) -> None:
     if error is not None:
-        why = translate(error, f"writing on {alias}", on_topic("Write", message.topic()))
+        why = with_place(error, f"writing on {alias}", on_topic("Write", message.topic())).str()
         log.log(level, "a client's heartbeat was not written: %s", why)
 
 
