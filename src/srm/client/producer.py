@@ -44,6 +44,7 @@ from srm.client.threads import let_consumers_leave
 from srm.config.model import Config
 from srm.domain.moves.routing import Route, topic_subject
 from srm.kafka.admin.clients import ClientLog
+from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.errors import on_topic, on_transactional_id
 from srm.threads import start_thread
 
@@ -59,11 +60,6 @@ _DELIVERY_TIMEOUT_MS: Final = 120_000
 _LONGEST_WAIT_MS: Final = 3_600_000
 _PURGED: Final = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001 -- librdkafka's local codes are named so
 _DEFAULTS: Final = {"linger.ms": "5", "delivery.timeout.ms": str(_DELIVERY_TIMEOUT_MS)}
-_MISSING: Final = {
-    KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 -- librdkafka's local codes are named so
-    KafkaError._UNKNOWN_PARTITION,  # noqa: SLF001 -- librdkafka's local codes are named so
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-}
 _LATE: Final = {KafkaError._MSG_TIMED_OUT, KafkaError._INCONSISTENT}  # noqa: SLF001 -- librdkafka's local codes are named so
 _QUERY_S: Final = 0.5
 _TIMEOUTS: Final = ("delivery.timeout.ms", "message.timeout.ms")
@@ -384,7 +380,7 @@ class FailoverProducer:
                 self._producers.hand_over(cluster, topic, **record.fields, on_delivery=delivered)
         except KafkaException as error:
             own.refuse(time.monotonic(), error.args[0].str())
-            if error.args[0].code() not in _MISSING:
+            if error.args[0].code() not in UNKNOWN_TOPIC_CODES:
                 raise
             return False
         own.add(time.monotonic())
@@ -433,7 +429,8 @@ class FailoverProducer:
                 failure, error = self._explain(record.topic, cluster, error)
             self._settle(record.topic, cluster, error, failure)
             record.error, record.message = error, message
-            if failure and error.code() in _MISSING and self._transactional_id is None:
+            missing = failure and error.code() in UNKNOWN_TOPIC_CODES
+            if missing and self._transactional_id is None:
                 heappush(self._deliveries[record.topic].again, record)
             else:
                 self._give_back(record, error)
