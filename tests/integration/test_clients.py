@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 import pytest
 from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 from tests.acknowledgements import acks_of
 from tests.integration.moving import Site, route_clients
 from tests.waiting import DEADLINE_S, eventually
@@ -128,6 +129,37 @@ def test_a_failed_record_without_a_callback_is_raised_by_flush(
         producer.produce(site.topic, b"x" * 2_000_000, partition=0)
         with pytest.raises(KafkaException, match="MSG_SIZE_TOO_LARGE"):
             producer.flush(DEADLINE_S)
+
+
+def test_records_of_a_deleted_topic_wait_until_it_exists_again(
+    site: Site, watcher: RoutingWatcher
+) -> None:
+    """Without a retry they fail at once: librdkafka waits only for a topic that is new to it."""
+    spec, cluster = TopicSpec(f"Deleted{site.unique}", 1, 1, {}), site.clusters[site.p]
+    admin = AdminClient({"bootstrap.servers": site.servers[site.p]})
+    cluster.create_topics([spec])
+    failed: list[object] = []
+    conf = {"topic.metadata.propagation.max.ms": 0}
+    with FailoverProducer(conf, watcher=watcher) as producer:
+
+        def write() -> None:
+            for number in range(9):
+                on_delivery = lambda error, _: failed.append(error)  # noqa: E731 -- one line
+                producer.produce(spec.name, f"{number}", on_delivery=on_delivery)
+
+        producer.produce(spec.name, b"old")
+        producer.flush()
+        admin.delete_topics([spec.name])[spec.name].result(DEADLINE_S)
+        eventually(lambda: spec.name not in cluster.topics(), "deleted")
+        writing = threading.Thread(target=write, daemon=True)
+        writing.start()
+        eventually(lambda: producer.count_unwritten(spec.name) > 0, "counted")
+        cluster.create_topics([spec])
+        writing.join(DEADLINE_S)
+
+    assert failed == [None] * 9
+    written = [record.value for _, record in read_log(site.servers[site.p], spec.name, 0)]
+    assert written == [b"%d" % number for number in range(9)]
 
 
 def test_a_message_is_processed_when_the_next_one_is_asked_for_or_when_it_is_done(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -33,6 +33,28 @@ def is_fatal(error: KafkaError) -> bool:
 
 
 @dataclass(slots=True)
+class Record:
+    """A record of the application, until its result is known.
+
+    ``fields``: the arguments of produce; ``deadline``: end of its delivery timeout, in seconds by a
+    monotonic clock.
+    ``cluster``: the last that it was handed over to, ``message``: of its last report.
+    """
+
+    number: int
+    topic: str
+    fields: Mapping[str, Any]
+    callback: Callable[[Any, Any], None] | None
+    deadline: float
+    cluster: str = ""
+    error: Any = None
+    message: Any = None
+
+    def __lt__(self, other: Record) -> bool:
+        return self.number < other.number
+
+
+@dataclass(slots=True)
 class Deliveries:
     """State of a topic's records on the cluster that its producer follows to.
 
@@ -40,7 +62,8 @@ class Deliveries:
 
     ``ended``: end of the last record, or the start of the producer.
     ``calls``: calls in progress, which may wait for the end of a hold.
-    ``in_flight``: records without a result; ``failure``: error of the last failed record.
+    ``in_flight``: records that the cluster's producer has; ``failure``: error of the last failure.
+    ``again``: heap of records that the producer returned, as the cluster does not have the topic.
     ``since``: since then records wait or failed, and none was acknowledged; None without such.
     ``queried``: last query for the reason.
     ``reported``: reason that was announced, empty if the topic is written; None before the first
@@ -50,6 +73,7 @@ class Deliveries:
     ended: float
     calls: int = 0
     in_flight: int = 0
+    again: list[Record] = field(default_factory=list)
     failure: str = ""
     since: float | None = None
     queried: float = 0.0
@@ -67,22 +91,38 @@ class Deliveries:
     def acknowledge(self, now: float) -> None:
         """Take a record that the cluster has written."""
         self._end(now)
-        self.failure, self.since = "", now if self.in_flight else None
+        self.failure, self.since = "", now if self.pending else None
 
     def fail(self, now: float, failure: str = "") -> None:
         """Take a failed record; without ``failure`` it does not concern the cluster."""
         self._end(now)
+        self.refuse(now, failure)
+
+    def refuse(self, now: float, failure: str = "") -> None:
+        """Take an error of a record that was not handed over, or of none."""
         self.failure = failure or self.failure
-        if not (self.in_flight or self.failure):
+        if failure and self.since is None:
+            self.since = now
+        if not (self.pending or self.failure):
             self.since = None
 
     def _end(self, now: float) -> None:
         self.in_flight -= 1
         self.ended = now
 
+    @property
+    def pending(self) -> int:
+        """Number of records without a result."""
+        return self.in_flight + len(self.again)
+
+    @property
+    def waiting(self) -> int:
+        """Number of records without a result, with those of calls in progress."""
+        return self.pending + self.calls
+
     def is_stuck(self, now: float) -> bool:
         """Return whether the reason has to be found, or found again."""
-        is_open = self.since is not None and (self.in_flight or not self.reported)
+        is_open = self.since is not None and (self.waiting or not self.reported)
         return bool(is_open) and now - max(self.since or 0, self.queried) >= STUCK_S
 
     def reason(self, now: float, doing: str, refusal: str) -> str:
@@ -94,7 +134,7 @@ class Deliveries:
     @property
     def unwritten(self) -> int:
         """Number of records that wait for a known reason."""
-        return self.in_flight if self.reported else 0
+        return self.waiting if self.reported else 0
 
 
 class Reports:

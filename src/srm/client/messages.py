@@ -23,11 +23,19 @@ class ClosedError(ConflictError, RuntimeError):
     """The client is closed; also a RuntimeError, as in confluent-kafka."""
 
 
+PRINCIPAL: Final = "the application's principal"
+
+
 def with_place(error: KafkaError, where: str, needs: Needs = NOTHING) -> KafkaError:
     """Return an error of the same code that names the place and the missing right."""
+    return with_text(error, str(translate(error, where, needs, PRINCIPAL)))
+
+
+def with_text(error: KafkaError, text: str) -> KafkaError:
+    """Return an error of the same code and kind with another text."""
     return KafkaError(
         error.code(),
-        str(translate(error, where, needs)),
+        text,
         fatal=error.fatal(),
         retriable=error.retriable(),
         txn_requires_abort=error.txn_requires_abort(),

@@ -8,10 +8,14 @@ sent to one cluster only: one whose result on the old cluster is unknown has fai
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
+from heapq import heappop, heappush
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -21,16 +25,26 @@ from srm.client import routing
 from srm.client.cluster_producers import (
     ClusterProducers,
     Deliveries,
+    Record,
     Reports,
     Transactions,
     is_fatal,
 )
-from srm.client.messages import ClosedError, HeldError, must_abort, named_errors, stamp, with_place
+from srm.client.messages import (
+    ClosedError,
+    HeldError,
+    must_abort,
+    named_errors,
+    stamp,
+    with_place,
+    with_text,
+)
 from srm.client.settings import ClientSettings, float_of, load_client_config
 from srm.client.threads import let_consumers_leave
 from srm.config.model import Config
 from srm.domain.moves.routing import Route, topic_subject
 from srm.kafka.admin.clients import ClientLog
+from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.wire.errors import on_topic, on_transactional_id
 from srm.threads import start_thread
 
@@ -46,6 +60,7 @@ _DELIVERY_TIMEOUT_MS: Final = 120_000
 _LONGEST_WAIT_MS: Final = 3_600_000
 _PURGED: Final = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}  # noqa: SLF001 -- librdkafka's local codes are named so
 _DEFAULTS: Final = {"linger.ms": "5", "delivery.timeout.ms": str(_DELIVERY_TIMEOUT_MS)}
+_LATE: Final = {KafkaError._MSG_TIMED_OUT, KafkaError._INCONSISTENT}  # noqa: SLF001 -- librdkafka's local codes are named so
 _QUERY_S: Final = 0.5
 _TIMEOUTS: Final = ("delivery.timeout.ms", "message.timeout.ms")
 
@@ -90,7 +105,8 @@ class FailoverProducer:
         self._only_errors = str(given.pop("delivery.report.only.error", False)).lower() == "true"
         self._limit = int(given.get("queue.buffering.max.messages", 100_000))
         waits = [given[name] for name in _TIMEOUTS if name in given]
-        self._wait_s = float(waits[0] if waits else _DELIVERY_TIMEOUT_MS) / 1000
+        # As for librdkafka, 0 is no limit.
+        self._wait_s = float(waits[0] if waits else _DELIVERY_TIMEOUT_MS) / 1000 or math.inf
         config = watcher.config if clusters is None and watcher else load_client_config(clusters)
         # librdkafka uses the transaction timeout for both if only that is set.
         own_timeout = waits or "transactional.id" in given
@@ -102,8 +118,8 @@ class FailoverProducer:
             "allow.auto.create.topics": "false",
         }
         # A topic that its cluster gets after a move is waited for as a leader is, not for 30 s.
-        wait_ms = min(round(self._wait_s * 1000) or _LONGEST_WAIT_MS, _LONGEST_WAIT_MS)
-        defaults["topic.metadata.propagation.max.ms"] = str(wait_ms)
+        wait_ms = min(self._wait_s * 1000, _LONGEST_WAIT_MS)
+        defaults["topic.metadata.propagation.max.ms"] = str(round(wait_ms))
         settings = ClientSettings(config, "producer", given, defaults, forced)
         logger = logger or ClientLog()
         Producer(settings.without_cluster(), logger=logger)
@@ -121,6 +137,7 @@ class FailoverProducer:
         self._announcer = routing.Announcer(self._watcher, client_id, "producer")
         self._changed = threading.Condition()
         self._followed: dict[str, Route] = {}
+        self._numbers = count()
         self._began = time.monotonic()
         self._deliveries = {topic: Deliveries(self._began) for topic in topics}
         self._reserved = False
@@ -138,8 +155,7 @@ class FailoverProducer:
     def __len__(self) -> int:
         """Return the number of records in flight, or delivered with their callback still to run."""
         with self._changed:
-            in_flight = sum(one.in_flight for one in self._deliveries.values())
-            return in_flight + len(self._reports)
+            return sum(one.pending for one in self._deliveries.values()) + len(self._reports)
 
     def __bool__(self) -> bool:
         return True
@@ -160,14 +176,18 @@ class FailoverProducer:
         """Hand over one record; wait while the topic is held.
 
         Without a callback the next :meth:`flush` or :meth:`close` raises a failure. BufferError:
-        the queue is full, or (HeldError) the hold outlasted ``delivery.timeout.ms``; the record was
-        not handed over.
+        the queue is full, or (HeldError) the topic was held, or missing on its cluster, for longer
+        than ``delivery.timeout.ms``; the record was not handed over.
         """
         if not isinstance(topic, str):
             raise TypeError(f"argument 1 must be str, not {type(topic).__name__}")
-        record: dict[str, Any] = {"value": value, "key": key, "partition": partition}
-        record |= {"timestamp": timestamp, "headers": headers}
-        chosen = on_delivery or callback or self._on_delivery
+        fields: dict[str, Any] = {"value": value, "key": key, "partition": partition}
+        fields |= {"timestamp": timestamp, "headers": headers}
+        chosen, until = (
+            on_delivery or callback or self._on_delivery,
+            time.monotonic() + self._wait_s,
+        )
+        record = Record(next(self._numbers), topic, fields, chosen, until)
         self._check_open()
         with self._changed:
             own = self._deliveries.setdefault(topic, Deliveries(self._began))
@@ -176,10 +196,10 @@ class FailoverProducer:
         if len(self._reports) > self._limit:
             raise BufferError("Local: Queue full: call poll() to serve delivery reports")
         with self._changed:
-            handed_over = partial(self._try, topic, record, chosen)
             own.calls += 1
             try:
-                self._wait(handed_over, f"topic {topic} was held", self._wait_s)
+                what = f"topic {topic} was held"
+                self._wait(partial(self._try, record), what, self._wait_s, own)
             finally:
                 own.calls -= 1
 
@@ -237,6 +257,9 @@ class FailoverProducer:
             if not len(self) or (deadline is not None and time.monotonic() >= deadline):
                 break
             self._producers.flush(SLICE_S)
+            with self._changed:
+                if any(one.again for one in self._deliveries.values()):
+                    self._changed.wait(SLICE_S)
         with self._changed:
             failure, self._failure = self._failure, None
         first = first or failure
@@ -252,6 +275,11 @@ class FailoverProducer:
     ) -> None:
         """Drop undelivered records; each is reported as failed."""
         self._check_open()
+        with self._changed:
+            for own in self._deliveries.values():
+                while in_queue and own.again:
+                    purged = KafkaError(KafkaError._PURGE_QUEUE)  # noqa: SLF001 -- librdkafka's local codes are named so
+                    self._give_back(heappop(own.again), purged)
         self._producers.purge(in_queue=in_queue, in_flight=in_flight, blocking=blocking)
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
@@ -283,12 +311,14 @@ class FailoverProducer:
     def init_transactions(self, timeout: float = -1) -> None:
         """As in confluent-kafka; repeated automatically on another cluster."""
         self._begin_call()
-        self._transactions.init(float_of(timeout))
+        with self._counted_refusal():
+            self._transactions.init(float_of(timeout))
 
     def begin_transaction(self) -> None:
         """Begin a transaction; wait in a hold, at most ``delivery.timeout.ms``."""
         self._begin_call()
-        self._transactions.begin(self._wait_s)
+        with self._counted_refusal():
+            self._transactions.begin(self._wait_s)
 
     def send_offsets_to_transaction(
         self, positions: list[TopicPartition], group_metadata: Any, timeout: float = -1
@@ -320,18 +350,59 @@ class FailoverProducer:
         if self._thread is None:
             self.start()
 
+    @contextmanager
+    def _counted_refusal(self) -> Iterator[None]:
+        """Count a refused producer id: the producer cannot write any of its topics."""
+        try:
+            yield
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError._STATE:  # noqa: SLF001 -- librdkafka's local codes are named so
+                with self._changed:
+                    for topic in self._followed:
+                        self._deliveries[topic].refuse(time.monotonic(), error.args[0].str())
+            raise
+
     # ----- handing over, under the lock
 
-    def _try(self, topic: str, record: Mapping[str, Any], callback: Any) -> bool:
-        """Hand over a record if the topic's route is followed and its state is go."""
-        cluster = self._target(topic)
-        if cluster is None:
+    def _try(self, record: Record) -> bool:
+        """Hand over a record if the topic's route is followed, its state is go and it exists."""
+        cluster = self._target(record.topic)
+        if cluster is None or self._deliveries[record.topic].again:
             return False
-        delivered = partial(self._report_delivery, topic, cluster, callback)
-        with named_errors(_writing(topic, cluster), on_topic("Write", topic)):
-            self._producers.hand_over(cluster, topic, **record, on_delivery=delivered)
-        self._deliveries[topic].add(time.monotonic())
+        return self._hand_over(record, cluster)
+
+    def _hand_over(self, record: Record, cluster: str) -> bool:
+        """Hand over a record; return False if its cluster does not have the topic (yet)."""
+        topic, own = record.topic, self._deliveries[record.topic]
+        record.cluster, delivered = cluster, partial(self._report_delivery, record)
+        try:
+            with named_errors(_writing(topic, cluster), self._needs(topic)):
+                self._producers.hand_over(cluster, topic, **record.fields, on_delivery=delivered)
+        except KafkaException as error:
+            own.refuse(time.monotonic(), error.args[0].str())
+            if error.args[0].code() not in UNKNOWN_TOPIC_CODES:
+                raise
+            return False
+        own.add(time.monotonic())
         return True
+
+    def _retry(self, topic: str) -> None:
+        """Hand over what was returned, in order; give it back at its deadline or after a move."""
+        with self._changed:
+            own = self._deliveries[topic]
+            while own.again:
+                record = own.again[0]
+                is_late = time.monotonic() >= record.deadline
+                try:
+                    if is_late or self.cluster(topic) != record.cluster:
+                        self._give_back(record, record.error)
+                    elif not self._hand_over(record, record.cluster):
+                        return
+                except KafkaException as refusal:
+                    self._give_back(record, refusal.args[0])
+                except BufferError:
+                    return
+                heappop(own.again)
 
     def _target(self, topic: str) -> str | None:
         open_on = self._transactions.cluster
@@ -351,35 +422,50 @@ class FailoverProducer:
             )
         return open_on
 
-    def _report_delivery(
-        self, topic: str, cluster: str, callback: DeliveryCallback | None, error: Any, message: Any
-    ) -> None:
-        if error is not None:
-            where = _writing(topic, cluster)
-            if error.code() in _PURGED and self._producers.is_given_up(cluster):
-                text = f"{where}: a move abandoned the cluster, whether it was written is unknown"
-                error = KafkaError(error.code(), text)
-            else:
-                error = with_place(error, where, self._needs(topic))
-            if is_fatal(error):
-                self._producers.replace(cluster, error)
-        # In a transaction the commit reports it, and an abort fails unsent records on purpose.
-        unheard = callback is None and error is not None and self._transactional_id is None
-        if unheard and self._failure is None:
-            log.error("a record was not written, nor may later ones be: %s", error.str())
-        if callback is not None and not (self._only_errors and error is None):
-            self._reports.add(callback, error, stamp(message, cluster))
+    def _report_delivery(self, record: Record, error: Any, message: Any) -> None:
         with self._changed:
-            if unheard:
-                self._failure = self._failure or KafkaException(error)
-            self._settle(topic, cluster, error)
+            failure, cluster = "", record.cluster
+            if error is not None:
+                failure, error = self._explain(record.topic, cluster, error)
+            self._settle(record.topic, cluster, error, failure)
+            record.error, record.message = error, message
+            missing = failure and error.code() in UNKNOWN_TOPIC_CODES
+            if missing and self._transactional_id is None:
+                heappush(self._deliveries[record.topic].again, record)
+            else:
+                self._give_back(record, error)
             self._changed.notify_all()
+        if error is not None and is_fatal(error):
+            self._producers.replace(cluster, error)
 
-    def _settle(self, topic: str, cluster: str, error: Any) -> None:
+    def _explain(self, topic: str, cluster: str, error: Any) -> tuple[str, Any]:
+        """Return why the topic's present cluster does not write records, and a record's error."""
+        where, own = _writing(topic, cluster), self._deliveries[topic]
+        if error.code() in _PURGED and self._producers.is_given_up(cluster):
+            text = f"{where}: a move abandoned the cluster, whether it was written is unknown"
+            return "", KafkaError(error.code(), text)
+        is_present = self.cluster(topic) == cluster and error.code() not in _PURGED
+        if error.code() in _LATE and is_present and (reason := own.reported or own.failure):
+            return reason, with_text(error, f"{reason}; not written in time ({error.name()})")
+        error = with_place(error, where, self._needs(topic))
+        return error.str() if is_present else "", error
+
+    def _give_back(self, record: Record, error: Any) -> None:
+        """Report the result of a record."""
+        # In a transaction the commit reports it, and an abort fails unsent records on purpose.
+        callback = record.callback
+        if callback is None and error is not None and self._transactional_id is None:
+            if self._failure is None:
+                log.error("a record was not written, nor may later ones be: %s", error.str())
+            self._failure = self._failure or KafkaException(error)
+        if callback is not None and not (self._only_errors and error is None):
+            self._reports.add(callback, error, stamp(record.message, record.cluster))
+
+    def _settle(self, topic: str, cluster: str, error: Any, failure: str) -> None:
         own, now = self._deliveries[topic], time.monotonic()
         is_present = self.cluster(topic) == cluster
         if error is not None:
-            own.fail(now, error.str() if is_present and error.code() not in _PURGED else "")
+            own.fail(now, failure)
             return
         own.acknowledge(now)
         if is_present and own.reported != "":
@@ -458,11 +544,15 @@ class FailoverProducer:
         is_present = routing.same_order(self._watcher.route(topic_subject(topic)), route)
         return route.cluster if is_present else None
 
-    def _wait(self, done: Callable[[], bool], what: str, limit_s: float) -> None:
+    def _wait(
+        self, done: Callable[[], bool], what: str, limit_s: float, own: Deliveries | None = None
+    ) -> None:
         deadline = time.monotonic() + limit_s
         while not done():
             self._check_open()
             if time.monotonic() >= deadline:
+                if own is not None and own.failure:
+                    raise HeldError(f"{own.failure}; not handed over for {limit_s:g} s")
                 raise HeldError(
                     f"{what} for {limit_s:g} s: nothing was handed over; a move is in progress, "
                     "see srm failover status"
@@ -479,6 +569,7 @@ class FailoverProducer:
         while not self._stop.is_set():
             for topic in self.topics:
                 self._look(topic)
+                self._retry(topic)
             self._look_at_stuck()
             if not self._producers.poll(SLICE_S):
                 with self._changed:
@@ -497,7 +588,7 @@ class FailoverProducer:
                 return
             step = routing.next_step(works_on, route, busy=self._reserved)
             # No new record can be added: the route is not the followed one.
-            wait = step == "finish" or (step == "leave" and self._deliveries[topic].in_flight)
+            wait = step == "finish" or (step == "leave" and self._deliveries[topic].pending)
             if not wait:
                 self._follow(topic, route)
         if wait:
@@ -536,12 +627,12 @@ class FailoverProducer:
                 return
             if not (reason := own.reason(now, _writing(topic, route.cluster), refusal)):
                 return
-            unwritten = {reason: own.in_flight}
+            unwritten = {reason: own.waiting}
             if reason == own.reported:
                 self._announcer.recount(topic_subject(topic), unwritten)
                 return
             own.reported = reason
-            log.warning("%d records wait: %s", own.in_flight, reason)
+            log.warning("%d records wait: %s", own.waiting, reason)
             self._announcer.reach(topic_subject(topic), route, "resumed", unwritten=unwritten)
 
     def _find_refusal(self, topic: str, cluster: str) -> str:

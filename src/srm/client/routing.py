@@ -25,6 +25,7 @@ from typing import Any, Final, Literal, Self
 
 from confluent_kafka import KafkaError, KafkaException
 
+from srm.client.messages import with_place
 from srm.clock import now_ms
 from srm.config.model import Config
 from srm.domain.moves.routing import (
@@ -41,8 +42,9 @@ from srm.domain.moves.routing import (
 from srm.domain.names import internal_topics
 from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.kafka.admin.clients import open_writer
+from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
 from srm.kafka.tables.topic_tail import KafkaTopicTail
-from srm.kafka.wire.errors import on_topic, translate
+from srm.kafka.wire.errors import on_topic
 from srm.threads import start_thread
 
 Step = Literal["stay", "finish", "leave", "hold", "open"]
@@ -301,16 +303,18 @@ class RoutingWatcher:
     def _send(self, ack: Ack, value: bytes | None) -> None:
         # The cluster of the route needs it; the others get it in case that one is lost.
         for alias in self.config.clusters:
-            level = logging.WARNING if alias == ack.cluster else logging.DEBUG
+            failed = partial(_log_failure, alias, ack)
             try:
                 producer = self._ack_producer(alias)
                 producer.produce(
                     *(internal_topics.ROUTING, value, ack.key(), 0),
-                    on_delivery=partial(_log_failure, level, alias),
+                    on_delivery=lambda error, _, failed=failed: error and failed(error),
                 )
                 producer.poll(0)
-            except (KafkaException, BufferError, SrmError) as error:
-                log.log(level, "%s could not be reported to %s: %s", ack.state, alias, error)
+            except KafkaException as error:
+                failed(error.args[0])
+            except (BufferError, SrmError) as error:
+                failed(error)
 
     def _ack_producer(self, alias: str) -> Any:
         with self._changed:
@@ -386,10 +390,15 @@ class RoutingWatcher:
                         self._changed.notify_all()
 
 
-def _log_failure(level: int, alias: str, error: KafkaError | None, message: Any) -> None:
-    if error is not None:
-        why = translate(error, f"writing on {alias}", on_topic("Write", message.topic()))
-        log.log(level, "a client's heartbeat was not written: %s", why)
+def _log_failure(alias: str, ack: Ack, error: Any) -> None:
+    """Log a failed heartbeat; before a move a cluster may lack the topic, and others get it too."""
+    is_expected, why = alias != ack.cluster, error
+    if isinstance(error, KafkaError):
+        is_expected |= error.code() in UNKNOWN_TOPIC_CODES and not ack.generation
+        where = f"writing on {alias}"
+        why = with_place(error, where, on_topic("Write", internal_topics.ROUTING)).str()
+    level = logging.DEBUG if is_expected else logging.WARNING
+    log.log(level, "%s is not announced: %s", ack.state, why)
 
 
 REPEAT_S: Final = 30.0

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from tests.waiting import eventually
 
 from srm.client import routing
-from srm.client.routing import Announcer
+from srm.client.routing import Announcer, RoutingWatcher
+from srm.config.loader import load_config
 from srm.domain.moves.routing import Ack, Route
 
 
@@ -56,3 +58,39 @@ def test_it_is_taken_back_once_for_each_subject() -> None:
     announcer.close()
 
     assert [ack.key() for ack in watcher.withdrawn] == [b"ack:topic:t:c"]
+
+
+@pytest.mark.parametrize(
+    ("generation", "code", "warned"),
+    [
+        (0, KafkaError.UNKNOWN_TOPIC_OR_PART, False),
+        (0, KafkaError.TOPIC_AUTHORIZATION_FAILED, True),
+        (1, KafkaError.UNKNOWN_TOPIC_OR_PART, True),
+    ],
+)
+@pytest.mark.parametrize("raised", [False, True])
+def test_a_missing_topic_of_routes_is_an_error_only_after_a_move(
+    tmp_path, monkeypatch, caplog, generation: int, code: int, warned: bool, raised: bool
+) -> None:
+    class Refusing:
+        def produce(self, *_: object, on_delivery: Any) -> None:
+            if raised:
+                raise KafkaException(KafkaError(code))
+            on_delivery(KafkaError(code), None)
+
+        def poll(self, _timeout: float) -> None: ...
+
+        def flush(self, _timeout: float) -> None: ...
+
+    monkeypatch.setattr(routing, "open_writer", lambda _properties: Refusing())
+    file = tmp_path / "srm-client.properties"
+    file.write_text("clusters = P, B\nP.bootstrap.servers = p:1\nB.bootstrap.servers = b:1\n")
+    watcher = RoutingWatcher(load_config(file))
+    announcer = Announcer(watcher, "c", "producer")
+    announcer.reach("topic:t", Route(generation, "P", "go"), "resumed")
+    announcer.close()
+    watcher.close()
+
+    warnings = {one.getMessage() for one in caplog.records if one.levelname == "WARNING"}
+    assert bool(warnings) == warned
+    assert all("writing on P" in text and "srm's principal" not in text for text in warnings)

@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.client import consumer as consumer_module
-from srm.client.cluster_producers import ClusterProducers, Transactions
+from srm.client.cluster_producers import ClusterProducers, Record, Transactions
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
 from srm.config.loader import load_config
@@ -500,7 +500,7 @@ def test_a_held_producer_says_for_how_long_it_has_written_nothing(config: Config
     made.start()
     eventually(lambda: made.cluster("busy") == made.cluster("idle") == "P", "followed")
     made._deliveries["busy"].in_flight += 1
-    made._report_delivery("busy", "P", None, None, None)
+    made._report_delivery(Record(0, "busy", {}, None, 0.0, "P"), None, None)
     watcher.now = HOLD
     eventually(lambda: made.cluster("busy") is made.cluster("idle") is None, "held")
     made.close()

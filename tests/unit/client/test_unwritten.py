@@ -8,12 +8,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException, Message
 from tests.unit.client.test_giving_up import Watcher, config
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.client import cluster_producers, routing
 from srm.client.cluster_producers import SILENT_S, STUCK_S, Deliveries
+from srm.client.messages import HeldError
 from srm.client.producer import FailoverProducer
 from srm.config.model import Config
 from srm.domain.moves.routing import Route
@@ -32,12 +33,35 @@ class Native:
     def __init__(self, *_: object, **__: object) -> None:
         self.waiting: list[Callable[[Any, Any], None]] = []
         self.error: KafkaError | None = KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        self.raised: KafkaError | None = None
+        self.refused: KafkaError | None = None
+        self.written: list[bytes] = []
 
     def __len__(self) -> int:
         return len(self.waiting)
 
-    def produce(self, _topic: str, *, on_delivery: Callable[[Any, Any], None], **_: object) -> None:
-        self.waiting.append(on_delivery)
+    def produce(
+        self, _topic: str, *, value: Any, on_delivery: Callable[[Any, Any], None], **_: object
+    ) -> None:
+        if self.raised is not None:
+            raise KafkaException(self.raised)
+
+        def report(error: KafkaError | None, message: Any) -> None:
+            self.written += [value] * (error is None)
+            on_delivery(error, message)
+
+        self.waiting.append(report)
+
+    def init_transactions(self, _timeout: float) -> None:
+        if self.refused is not None:
+            raise KafkaException(self.refused)
+
+    def fail(self, code: int) -> None:
+        """Forget the topic, as librdkafka does: its records fail, and so does each new one."""
+        self.raised = KafkaError(KafkaError._UNKNOWN_TOPIC)
+        waiting, self.waiting = self.waiting, []
+        for report in reversed(waiting):
+            report(KafkaError(code), Message("Payments", error=KafkaError(code)))
 
     def list_topics(self, topic: str, timeout: float) -> Any:
         assert timeout < 1, "routes are not followed during a query"
@@ -45,7 +69,7 @@ class Native:
 
     def poll(self, _timeout: float) -> int:
         while self.error is None and self.waiting:
-            self.waiting.pop(0)(None, None)
+            self.waiting.pop(0)(None, Message("Payments"))
         return 0
 
     flush = poll
@@ -133,3 +157,108 @@ def test_a_purged_record_gives_no_reason_and_a_silent_cluster_gives_one_after_a_
     assert own.reason(100 + STUCK_S, WRITING, "") == "", "a leader may be elected"
     late = f"{WRITING}: no record was acknowledged for 30 s"
     assert own.reason(100 + SILENT_S, WRITING, "") == late
+
+
+def made_on_b(config: Config, **conf: object) -> tuple[FailoverProducer, Watcher]:
+    watcher = Watcher(config)
+    watcher.now = GO
+    made = FailoverProducer(conf, topics=["Payments"], watcher=cast("Any", watcher))
+    made.start()
+    return made, watcher
+
+
+@pytest.mark.parametrize("code", [KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART])
+def test_records_of_a_topic_deleted_after_the_move_wait_for_it_in_their_order(
+    config: Config, native: Native, code: int
+) -> None:
+    reported: list[Any] = []
+    made, watcher = made_on_b(config)
+    for value in (b"0", b"1", b"2"):
+        made.produce("Payments", value, on_delivery=lambda error, _: reported.append(error))
+    native.fail(code)
+    later = threading.Thread(target=made.produce, args=("Payments", b"3"), daemon=True)
+    later.start()
+    eventually(lambda: watcher.said[-1].unwritten == {REFUSAL: 4}, "all are counted")
+    assert (len(made), made.count_unwritten("Payments"), native.written) == (3, 4, [])
+
+    native.raised = native.error = None
+    later.join(DEADLINE_S)
+    made.close()
+
+    assert native.written == [b"0", b"1", b"2", b"3"]
+    assert reported == [None] * 3
+    assert watcher.said[-1].unwritten == {}
+
+
+def test_a_topic_that_does_not_return_fails_its_records_at_their_deadline(
+    config: Config, native: Native
+) -> None:
+    made, _ = made_on_b(config, **{"delivery.timeout.ms": 400})
+    made.produce("Payments", b"0")
+    native.fail(KafkaError._UNKNOWN_PARTITION)
+
+    with pytest.raises(HeldError, match=r"Payments on cluster B.*_UNKNOWN_.*not handed over"):
+        made.produce("Payments", b"1")
+    with pytest.raises(KafkaException, match="Unknown partition"):
+        made.flush()
+    assert len(made) == 0
+
+
+def test_a_record_refused_when_it_is_handed_over_is_counted(config: Config, native: Native) -> None:
+    native.error = None
+    native.raised = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+    made, watcher = made_on_b(config)
+    with pytest.raises(KafkaException, match="to the application's principal"):
+        made.produce("Payments", b"0")
+
+    granting = "grant Write on topic Payments to the application's principal"
+    eventually(lambda: granting in str(watcher.said[-1].unwritten), "announced")
+    assert str(watcher.said[-1].unwritten).count(WRITING) == 1
+
+
+def test_a_producer_without_the_right_to_its_transactional_id_is_announced(
+    config: Config, native: Native
+) -> None:
+    native.error = None
+    native.refused = KafkaError(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    made, watcher = made_on_b(config, **{"transactional.id": "shop"})
+    with pytest.raises(KafkaException):
+        made.init_transactions(1)
+
+    eventually(lambda: any(ack.unwritten for ack in watcher.said), "announced")
+    [reason] = watcher.said[-1].unwritten
+    assert "grant Write on transactional id shop to the application's principal" in reason
+
+
+def test_a_record_that_timed_out_names_the_reason_that_is_known(
+    config: Config, native: Native
+) -> None:
+    made, watcher = made_on_b(config)
+    made.produce("Payments", b"0")
+    eventually(lambda: watcher.said[-1].unwritten == {REFUSAL: 1}, "known")
+    for report in native.waiting:
+        report(KafkaError(KafkaError._MSG_TIMED_OUT), Message("Payments"))
+    native.waiting.clear()
+
+    with pytest.raises(KafkaException) as raised:
+        made.flush()
+    error = raised.value.args[0]
+    assert error.code() == KafkaError._MSG_TIMED_OUT
+    assert error.str() == f"{REFUSAL}; not written in time (_MSG_TIMED_OUT)"
+    assert watcher.said[-1].unwritten == {REFUSAL: 1}
+
+
+@pytest.mark.parametrize("name", ["delivery.timeout.ms", "message.timeout.ms"])
+def test_a_delivery_timeout_of_0_is_no_limit(config: Config, native: Native, name: str) -> None:
+    native.error = None
+    watcher = Watcher(config)
+    watcher.now = HOLD
+    made = FailoverProducer({name: 0}, watcher=cast("Any", watcher))
+    waiting = threading.Thread(target=made.produce, args=("Payments",), daemon=True)
+    waiting.start()
+    eventually(lambda: made._deliveries["Payments"].calls == 1, "it waits")
+    watcher.now = GO
+    waiting.join(DEADLINE_S)
+    made.close()
+
+    assert native.written == [None]

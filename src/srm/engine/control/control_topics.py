@@ -72,8 +72,13 @@ _CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
 }
 
 
+CONTROL_TOPICS: Final = tuple(_CONFIGS)
+CLIENTS_TOPICS: Final = (internal_topics.ROUTING,)
+"""Topics that clients write before the first move, on each cluster that they may work on."""
+
+
 def create_control_topics(
-    cluster: Cluster, replication_factor: int, wanted: Collection[str] = tuple(_CONFIGS)
+    cluster: Cluster, replication_factor: int, wanted: Collection[str] = CONTROL_TOPICS
 ) -> tuple[str, ...]:
     existing = cluster.topics()
     missing = tuple(name for name in wanted if name not in existing)

@@ -98,10 +98,11 @@ ERROR_CLASSES: Final[Mapping[int, type[errors.SrmError]]] = MappingProxyType(
     {getattr(KafkaError, name): cls for cls, names in _NAMES.items() for name in names.split()}
 )
 """The srm error class of every error code of the client library."""
+_OWN: Final = "srm's principal"
 _ACTIONS: Final[Mapping[type[errors.SrmError], str]] = {
     errors.UnavailableError: "check that the cluster is up, bootstrap.servers and "
     "security.protocol, then retry",
-    errors.AuthorizationError: "check the credentials and the ACLs of srm's principal",
+    errors.AuthorizationError: "check the credentials and the ACLs of {principal}",
     errors.ConfigError: "check the client settings of this cluster and the broker's",
 }
 _ACTIONS_BY_CODE: Final[Mapping[int, str]] = {
@@ -127,10 +128,10 @@ def on_cluster(operation: str) -> Needs:
     return {CLUSTER: f"{operation} on the cluster"}
 
 
-def missing(code: int, needs: Needs) -> str | None:
+def missing(code: int, needs: Needs, principal: str = _OWN) -> str | None:
     """Say what to grant after an error; None where the error is not about rights."""
     needed = needs.get(code)
-    return None if needed is None else f"grant {needed} to srm's principal (docs/security.md)"
+    return None if needed is None else f"grant {needed} to {principal} (docs/security.md)"
 
 
 def _on(kind: int, operation: str, *names: str) -> dict[int, str]:
@@ -145,7 +146,7 @@ on_transactional_id: Final = partial(_on, TRANSACTIONAL_ID)
 
 
 def translate(
-    error: KafkaException | KafkaError, where: str, needs: Needs = NOTHING
+    error: KafkaException | KafkaError, where: str, needs: Needs = NOTHING, principal: str = _OWN
 ) -> errors.SrmError:
     """Build the srm error; ``where`` is operation and cluster: reading groups of cluster P."""
     kafka_error = error.args[0] if isinstance(error, KafkaException) else error
@@ -155,7 +156,8 @@ def translate(
     if cls is None:
         cls = errors.UnavailableError if kafka_error.retriable() else errors.SrmError
     code = kafka_error.code()
-    action = missing(code, needs) or _ACTIONS_BY_CODE.get(code) or _ACTIONS.get(cls, "")
+    action = missing(code, needs, principal) or _ACTIONS_BY_CODE.get(code)
+    action = action or _ACTIONS.get(cls, "").format(principal=principal)
     text = " ".join(kafka_error.str().split())
     return cls(f"{where}: {text} ({kafka_error.name()}){_MEANINGS.get(cls, '')}", action)
 

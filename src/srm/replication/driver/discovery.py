@@ -19,7 +19,13 @@ from srm.domain.text.amount import grant
 from srm.engine.cluster_ports import Cluster, TopicDescription, Topics, TopicSpec
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists
-from srm.engine.control.control_topics import STAMPED, compacted_spec, create_control_topics
+from srm.engine.control.control_topics import (
+    CLIENTS_TOPICS,
+    CONTROL_TOPICS,
+    STAMPED,
+    compacted_spec,
+    create_control_topics,
+)
 from srm.engine.control.recorded_copies import copies_of_others, with_recorded
 from srm.engine.control.topic_sync import plan_remote_topics
 from srm.engine.flows.target_topics import assignments, raw_metrics_spec
@@ -91,14 +97,17 @@ class Discovery:
         if state in existing and existing[state].partitions < STATE_PARTITIONS:
             logger.info("%s: %s gets a partition for reports", target.alias, state)
             target.create_partitions({state: STATE_PARTITIONS})
-        try:
-            made = create_control_topics(target, config.internal_replication_factor)
-        except SrmError as error:
-            text = "the topics of moves and routes cannot be created; clients that follow routes"
-            logger.warning("%s: %s are unknown until the first move: %s", target.alias, text, error)
-        else:
-            if made:
-                logger.info("%s: creating %s", target.alias, ", ".join(made))
+        for cluster, wanted in ((self.context.source, CLIENTS_TOPICS), (target, CONTROL_TOPICS)):
+            try:
+                made = create_control_topics(cluster, config.internal_replication_factor, wanted)
+            except SrmError as error:
+                text = "the topics of moves and routes cannot be created; clients that follow"
+                level = logging.WARNING if cluster is target else logging.INFO  # may be read-only
+                wait = "routes are unknown until the first move"
+                logger.log(level, "%s: %s %s: %s", cluster.alias, text, wait, error)
+            else:
+                if made:
+                    logger.info("%s: creating %s", cluster.alias, ", ".join(made))
 
     def round(self) -> Discovered:
         """Find the flow's topics, create missing remote topics, and return what can be copied.

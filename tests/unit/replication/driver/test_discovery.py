@@ -249,6 +249,7 @@ def test_internal_topics_are_created_on_the_target_with_their_settings(site):
 
     topics = site.target.topics()
     names = sorted(topics)
+    assert set(site.source.topics()) == {internal_topics.ROUTING}, "clients announce themselves"
     assert set(names) == {
         internal_topics.checkpoints("P"),
         "heartbeats",
@@ -284,7 +285,7 @@ def test_without_the_right_to_make_the_topics_of_moves_the_flow_runs_and_says_so
                 raise AuthorizationError("creating topics on cluster B: not allowed")
             super().create_topics(specs)
 
-    site = Site(target=Narrow("B"))
+    site = Site(Narrow("P"), Narrow("B"))
     site.discovery(flow_config()).prepare()
 
     assert internal_topics.replication("P") in site.target.topics()
