@@ -11,7 +11,7 @@ from typing import Final
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.liveness_thresholds import ECHO_S
 from srm.domain.flow_state.replication_records import SLOT_PREFIX, read_pause
-from srm.domain.groups.checkpoints import deletion
+from srm.domain.groups.checkpoints import deletions
 from srm.domain.groups.proof import TranslationClaim, Verdict
 from srm.domain.moves.gate import Presence, ReplicationFacts
 from srm.domain.moves.plan import GroupPlan, MovePlan, fingerprint, position_problem
@@ -695,13 +695,14 @@ def _have(groups: Sequence[str]) -> str:
 
 def loss_warnings(facts: MoveFacts, move_id: str) -> Iterator[Finding]:
     target, flow = facts.request.target, facts.request.flow
-    for group, since_ms in sorted(facts.away.deleted.items()):
-        if group not in facts.groups:
-            yield warning(
-                "not-moved",
-                f"group {group} is not moved: {deletion(flow.source, since_ms)}; "
-                f"--group {group} moves it all the same",
-            )
+    routes, away = facts.routing.merge, facts.away
+    deleted = {
+        group: since_ms
+        for group, since_ms in away.deleted.items()
+        if group not in facts.groups
+        if group not in away.forgotten or group_subject(group) in routes
+    }
+    yield from (warning("not-moved", line) for line in deletions(flow.source, deleted))
     if unseen := [plan.group for plan in facts.plans if not facts.known_places(plan)]:
         yield warning(
             "no-checkpoint",
@@ -727,7 +728,6 @@ def loss_warnings(facts: MoveFacts, move_id: str) -> Iterator[Finding]:
             f"{amount(len(overtaken), 'group')} ({some([p.group for p in overtaken])}) skip "
             f"{amount(count, 'record')} that {target} no longer holds and they may not have read",
         )
-    routes = facts.routing.merge
     held = {
         route.move_id
         for name in facts.subjects
