@@ -27,10 +27,19 @@ from srm.domain.groups.group_sync import (
     decide,
 )
 from srm.domain.groups.mm2_records import commits_after_deletion
+from srm.domain.moves.routing import (
+    Route,
+    cluster_of,
+    decode_route,
+    group_subject,
+    is_subject,
+    merge_tables,
+)
 from srm.domain.names import internal_topics
 from srm.domain.names.internal_topics import CONSUMER_OFFSETS, partition_of
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import Reason
+from srm.domain.text.documents import decode_or_none
 from srm.engine.cluster_ports import Cluster, GroupDescription, Row, tolerate
 from srm.engine.control.control_topics import STAMPED, ensure_compacted
 from srm.engine.flows.supervision import paused_text
@@ -135,6 +144,7 @@ def decisions_of(
     ahead = {decision.partition for decision in decisions if decision.action == "consumer-ahead"}
     ends = target.log_ends(ahead) if ahead else {}
     decisions = [_within(decision, ends) for decision in decisions]
+    decisions = _without_deleted(context, decisions, ledger)
     hidden = {name: Reason(one.reason, one.action) for name, one in states.items() if one.reason}
     return tuple(decisions), {**wrong, **found.errors, **hidden, **errors}
 
@@ -146,6 +156,40 @@ def _within(decision: SyncDecision, ends: Mapping[TopicPartition, int]) -> SyncD
     if current is None or end is None or current <= end:
         return decision
     return replace(decision, action="write", reason=f"the log of {place} was truncated to {end}")
+
+
+def _without_deleted(
+    context: FlowContext, decisions: list[SyncDecision], ledger: GroupLedger
+) -> list[SyncDecision]:
+    """Leave out offsets written before that were deleted on the target, where routes lead."""
+    written = {
+        (one.group, one.partition)
+        for one in decisions
+        if one.action == "write" and one.current is None
+        if (entry := ledger.entry(one.group, one.partition)) and entry.settled
+        if entry.intended == one.offset
+    }
+    if not written:
+        return decisions
+    routes, flow = merge_tables(map(_routes, (context.target, context.source))), context.config.flow
+    why = f"it was deleted on {flow.target}, where its route leads"
+    return [
+        replace(one, action="deleted-there", reason=why)
+        if (one.group, one.partition) in written
+        and cluster_of(routes, group_subject(one.group), flow.source) == flow.target
+        else one
+        for one in decisions
+    ]
+
+
+def _routes(cluster: Cluster) -> dict[str, Route]:
+    rows = cluster.compacted_topic(internal_topics.ROUTING).read()
+    found = {
+        key.decode(): decode_or_none(value, partial(decode_route, key))
+        for key, value in rows.items()
+        if is_subject(key)
+    }
+    return {subject: route for subject, route in found.items() if route is not None}
 
 
 def apply_exact(

@@ -346,6 +346,7 @@ _LEFT_ALONE: Final[Mapping[SyncAction, str]] = {
     "group-active": "it is in use there",
     "consumer-ahead": "its offset is ahead there",
     "rewind-respected": "it was rewound there",
+    "deleted-there": "it was deleted there",
     "failed": "writing failed",
     "not-written": "the write was abandoned",
 }

@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 
+import pytest
+
 from srm.domain.groups.group_sync import SyncAction
 from srm.domain.groups.mm2_records import Checkpoint
+from srm.domain.moves.routing import Route
 from srm.domain.names import internal_topics
 from srm.domain.names.internal_topics import CONSUMER_OFFSETS
 from srm.domain.text.amount import grant
@@ -273,3 +276,37 @@ def test_a_group_or_topic_that_the_source_does_not_show_keeps_its_checkpoint(sit
         sites.clock.advance(301_000)
 
     assert rows(sites) == before
+
+
+def routed(sites, cluster: str, name: str = GROUP) -> None:
+    """Lead the group's clients as a move has."""
+    route = Route(1, cluster, "go", "m1", 1, decided=True, homes=("P",)).value()
+    sites.clusters["B"].add_topic(internal_topics.ROUTING)
+    table = sites.clusters["B"].compacted_topic(internal_topics.ROUTING)
+    table.write({f"group:{name}".encode(): route})
+
+
+@pytest.mark.parametrize(("cluster", "kept"), [("B", {"P"}), ("P", {"P", "B"})])
+def test_a_group_deleted_where_its_route_leads_is_not_created_from_its_old_commit(
+    new_sites, cluster: str, kept: set[str]
+) -> None:
+    sites = settled(new_sites)
+    routed(sites, cluster)
+    delete(sites, "B")
+
+    assert "write" not in sync(sites.flow("P->B")).actions or cluster == "P"
+    run(sites)
+    assert left(sites).keys() == kept
+
+
+def test_a_group_that_works_again_on_the_source_is_carried_over_whatever_its_route(
+    new_sites,
+) -> None:
+    sites = settled(new_sites)
+    routed(sites, "B")
+    delete(sites, "B")
+    sites.commit("P", GROUP, "Payments", 30)
+
+    run(sites)
+
+    assert left(sites).keys() == {"P", "B"}
