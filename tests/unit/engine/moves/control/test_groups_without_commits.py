@@ -165,3 +165,19 @@ def test_a_topic_that_is_deleted_during_the_hold_closes_the_gate(world: World) -
     far, near = moves.wait_status(context, "m1").blocking
     assert "far has no offset of Payments-0 on P any more" in far
     assert "plan the move again" in near
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_the_same_finding_of_many_groups_is_one_line(world: World, overwrite: bool) -> None:
+    names = [f"g{number:02}" for number in range(20)]
+    for name in names:
+        world.p.commit(name, {TopicPartition("Payments", 0): 10})
+        world.b.commit(name, {TopicPartition("P.Payments", 0): 90})
+    request = replace(EVERYTHING, overwrite=overwrite)
+
+    plan = moves.plan(world.context(), request, "m1", dry_run=True)
+
+    [found] = [one for one in plan.findings if one.id == "conflict"]
+    assert found.text.startswith("group g00")
+    assert "; 19 more positions alike: g01 Payments-0, " in found.text
+    assert found.blocks is not overwrite
