@@ -6,6 +6,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,13 @@ from tests.replicating import application_of, configure
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.model import Config
+from srm.domain.groups.checkpoints import CheckpointOutcome
 from srm.domain.groups.mm2_records import NewCommits, OffsetCommit
 from srm.domain.names.internal_topics import CONSUMER_OFFSETS
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import TopicSpec
+from srm.engine.groups.checkpoints import survey
+from srm.engine.groups.group_sync import sync
 from srm.engine.ports import FlowContext
 from srm.engine.status.observing import flow_status
 from srm.kafka.tables.topic_tail import KafkaCommitTail
@@ -184,3 +188,39 @@ def test_commits_are_read_with_their_group_partition_and_topic_id(
     assert {one.topic_id for one in found} <= {"", topic_id}
     sys.stdout.write(f"{found}\n")
     assert len(found) == 2, "the aborted one is not seen"
+
+
+def test_groups_deleted_on_both_clusters_between_look_and_write_stay_deleted(
+    site: Site, opened: FlowContext
+) -> None:
+    """Each group is deleted by sync's own writer, just before it commits."""
+    source, target = opened.source, opened.target
+    target.create_topics([TopicSpec(site.remote.topic, 1, 1, {})])
+    site.produce(RECORDS)
+    names = [f"{site.topic}-{number}" for number in range(200)]
+    kept = {names[0], names[1]}
+    for name in names:
+        source.commit_idle(name, {site.partition: 10})
+        target.commit_idle(name, {site.remote: 1})
+    facts = [
+        CheckpointOutcome(
+            *(name, site.partition, 10, "translated", "forward", site.remote, 10, 10),
+        )
+        for name in names
+    ]
+    look = replace(survey(opened, names), outcomes=tuple(facts))
+    commit = target.commit_idle
+
+    def commit_late(group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        for cluster in (target, source) if group not in kept else (source,):
+            cluster.delete_groups([group])
+        commit(group, offsets)
+
+    target.commit_idle = commit_late  # type: ignore[method-assign]
+    done = sync(opened, names, look=lambda: look)
+
+    assert {one.group for one in done.decisions if one.applied} == kept
+    assert done.applied == len(kept)
+    there, _ = target.commits_of(names)
+    assert {name for name, commits in there.items() if commits} == kept
+    assert not any(source.commits_of(names)[0].values())

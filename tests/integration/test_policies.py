@@ -75,7 +75,7 @@ def test_a_group_continues_under_the_same_name_one_way(
         with open_flow(pair.config, pair.there) as context:
             found = translate(context, TopicPartition(pair.topic, 0), 60)
             back = translate(context, TopicPartition(pair.topic, 0), 60, reverse=True)
-            rows = {row.topic: row for row in list_topics(context)}
+            rows = {row.topic: row for row in list_topics(context)[0]}
             emit(context, [pair.group("g")])
             sync(context, [pair.group("g")])
             plan = verification.plan(context, VerificationRequest((pair.topic,)))
@@ -324,7 +324,7 @@ def test_the_map_of_a_copy_under_a_former_policy_leads_nowhere(
     copy = f"{pair.topic}-from-{pair.p}"
     with replicating(pair.config, pair.there), open_flow(pair.config, pair.there) as context:
         listed = partial(list_topics, context)
-        eventually(lambda: copy in {row.remote_topic for row in listed()}, "it is assigned")
+        eventually(lambda: copy in {row.remote_topic for row in listed()[0]}, "it is assigned")
         pair.copied(pair.there)
         found = translate(context, TopicPartition(pair.topic, 0), 10)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from srm.config.model import ClientKind
+from srm.domain.names.internal_topics import CONSUMER_OFFSETS, partition_of
 from srm.domain.names.rights import Acl, write_denial
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
 from srm.domain.verification.compared_record import ComparedRecord
@@ -123,7 +124,7 @@ class FakeCluster:
         self._brokers = brokers
         self._id = random_id()
         self._topics: dict[str, FakeTopic] = {}
-        self._groups = FakeGroups(alias)
+        self._groups = FakeGroups(alias, self._log_commit)
         self._transactions = FakeTransactions()
         self._failure: SrmError | None = None
         self._clock = clock
@@ -619,6 +620,11 @@ class FakeCluster:
     def recover(self) -> None:
         """End what :meth:`fail` began."""
         self._failure = None
+
+    def _log_commit(self, group: str, key: bytes, value: bytes | None) -> None:
+        if log := self._topics.get(CONSUMER_OFFSETS):
+            number = partition_of(group, len(log.partitions))
+            log.partitions[number].append(key, value, self._clock())
 
     def _reach(self, doing: str) -> None:
         if (failed := self._failure) is not None:

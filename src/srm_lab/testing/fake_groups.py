@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -12,6 +13,8 @@ from srm.errors import AuthorizationError, GroupActiveError, SrmError, Unavailab
 from srm.kafka.admin.transactions import largest
 
 _T = TypeVar("_T")
+WriteCommit = Callable[[str, bytes, bytes | None], None]
+"""Gets the group, and key and value of a record of ``__consumer_offsets``."""
 _NOT_MOVED: Final[Mapping[GroupKind, str]] = {"other": "it is not a consumer group"}
 
 
@@ -33,11 +36,13 @@ class FakeGroup:
 class FakeGroups:
     """All groups of one cluster.
 
-    ``alias``: of the cluster, for messages.
+    ``alias``: of the cluster, for messages. ``write`` gets each commit as a record, and each
+    tombstone.
     """
 
-    def __init__(self, alias: str) -> None:
+    def __init__(self, alias: str, write: WriteCommit = lambda *_: None) -> None:
         self._alias = alias
+        self._write = write
         self._groups: dict[str, FakeGroup] = {}
 
     def names(self) -> list[str]:
@@ -101,13 +106,23 @@ class FakeGroups:
         active = [name for name in names if name in self._groups and self._groups[name].members]
         for name in names:
             if name not in active:
-                self._groups.pop(name, None)
+                gone = self._groups.pop(name, FakeGroup())
+                self._log(name, dict.fromkeys(gone.offsets))
         for name in active:
             self.require_idle(name)
 
     def commit(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Write offsets of any writer."""
         self._groups.setdefault(name, FakeGroup()).offsets.update(offsets)
+        self._log(name, offsets)
+
+    def _log(self, name: str, offsets: Mapping[TopicPartition, int | None]) -> None:
+        for place, offset in offsets.items():
+            group, topic = name.encode(), place.topic.encode()
+            form = f">hh{len(group)}sh{len(topic)}si"
+            key = struct.pack(form, 1, len(group), group, len(topic), topic, place.partition)
+            value = None if offset is None else struct.pack(">hqihq", 3, offset, -1, 0, 0)
+            self._write(name, key, value)
 
     def commit_in(
         self, transactional_id: str, name: str, offsets: Mapping[TopicPartition, int]
@@ -149,7 +164,7 @@ class FakeGroups:
 
     def expire(self, name: str) -> None:
         """Forget a group."""
-        del self._groups[name]
+        self._log(name, dict.fromkeys(self._groups.pop(name).offsets))
 
     def forget_topic(self, topic: str) -> None:
         """Forget the offsets in a topic that was deleted."""

@@ -27,7 +27,7 @@ from srm.cli.flows.for_flows import Flows, say
 from srm.config.loader import SettingsFile, build_config, find_problems, read_settings
 from srm.config.model import ClientKind, Config, FlowConfig
 from srm.config.values import at_place
-from srm.domain.names.internal_topics import TRANSACTIONS
+from srm.domain.names.internal_topics import CONSUMER_OFFSETS, TRANSACTIONS
 from srm.domain.names.rights import (
     ANY_NAME,
     FlowNames,
@@ -230,7 +230,10 @@ def rights_of(context: FlowContext, name: str) -> Iterator[Check | SrmError]:
         for operation, topics in _lacking(cluster, rights, used | own | named):
             wrong = True
             text = f"srm lacks {operation} on topic {some(topics)} of {cluster.alias}"
-            yield AuthorizationError(text, _grant(context))
+            if topics == [CONSUMER_OFFSETS]:  # optional
+                yield Check(name, "warning", text, _grant(context))
+            else:
+                yield AuthorizationError(text, _grant(context))
     if not chosen:
         action = "compare the flow's topics with the names on the source, and its rights with Read"
         yield Check(name, "warning", "srm sees no topic to copy on the source", action)

@@ -160,18 +160,20 @@ SelectedOption = Annotated[
 
 @dataclass(frozen=True)
 class ListedTopics:
-    """Topics of one flow."""
+    """Topics of one flow; ``note``: what they are worth while its source does not answer."""
 
     flow: Flow
     topics: tuple[ListedTopic, ...]
+    note: str = ""
 
 
 @dataclass(frozen=True)
 class FlowGroups:
-    """Groups of one flow."""
+    """Groups of one flow; ``note`` as that of topics."""
 
     flow: Flow
     groups: tuple[ListedGroup, ...]
+    note: str = ""
 
 
 def show_topics(
@@ -183,30 +185,31 @@ def show_topics(
     selected: SelectedOption = False,
 ) -> None:
     def call(context: FlowContext) -> ListedTopics:
-        found = list_topics(context)
+        found, note = list_topics(context)
         kept = (one for one in found if one.selected >= selected)
         wanted = (one for one in kept if not remote or one.remote_partitions is not None)
-        return ListedTopics(context.config.flow, tuple(wanted))
+        return ListedTopics(context.config.flow, tuple(wanted), note)
 
     def render(console: Console, found: list[ListedTopics]) -> None:
         for one in found:
             places = f"topic on {one.flow.source}", "partitions", f"on {one.flow.target}"
             heads = *places, "partitions", "state"
-            _render_listed(console, one.flow, heads, map(_topic_cells, one.topics))
+            _render_listed(console, one.flow, heads, map(_topic_cells, one.topics), one.note)
 
     flows.each("listing topics", call, partial=True).emit(flows.as_json, render)
 
 
 def show_groups(flows: Flows, *, selected: SelectedOption = False) -> None:
     def call(context: FlowContext) -> FlowGroups:
-        found = (one for one in list_groups(context) if one.selected >= selected)
-        return FlowGroups(context.config.flow, tuple(found))
+        found, note = list_groups(context)
+        kept = (one for one in found if one.selected >= selected)
+        return FlowGroups(context.config.flow, tuple(kept), note)
 
     def render(console: Console, found: list[FlowGroups]) -> None:
         for one in found:
             places = f"on {one.flow.source}", "members", f"offsets on {one.flow.target}"
             heads = "group", *places, "checkpoint"
-            _render_listed(console, one.flow, heads, map(_group_cells, one.groups))
+            _render_listed(console, one.flow, heads, map(_group_cells, one.groups), one.note)
 
     flows.each("listing groups", call, partial=True).emit(flows.as_json, render)
 
@@ -227,8 +230,10 @@ def _verdict(row: ListedTopic | ListedGroup) -> str:
 
 
 def _render_listed(
-    console: Console, flow: Flow, heads: Sequence[str], rows: Iterable[Sequence[object]]
+    console: Console, flow: Flow, heads: Sequence[str], rows: Iterable[Sequence[object]], note: str
 ) -> None:
     shown = ([None if cell == "" else cell for cell in row] for row in rows)
     console.print(f"[bold]{flow}[/bold]")
+    if note:
+        say(console, note)
     print_table(console, (*heads, "selected"), shown)

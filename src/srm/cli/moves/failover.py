@@ -215,7 +215,7 @@ def _show_plan(common: Common, planned: MovePlan) -> None:
 def _require_clear(planned: MovePlan) -> None:
     name = f"move {planned.move_id}" if planned.move_id else "the move"
     if planned.blocking:
-        raise ConflictError(f"{name} is blocked: {reasons_text(planned.blocking)}")
+        raise ConflictError(f"{name} is blocked: {reasons_text(planned.blocking, 1)}")
 
 
 def _span(name: str, request: MoveRequest, move_id: str) -> AbstractContextManager[telemetry.Notes]:

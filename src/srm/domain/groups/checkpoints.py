@@ -18,7 +18,7 @@ are true, as the group has read everything before.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -27,7 +27,7 @@ from srm.domain.groups.translation import UNFINISHED, Direction, PartitionFacts,
 from srm.domain.names.flow_topics import FlowTopics
 from srm.domain.names.policy import NameFilter
 from srm.domain.names.topics import TopicPartition
-from srm.domain.text.amount import Reason, utc
+from srm.domain.text.amount import Reason, amount, some, utc
 
 CheckpointState = State | Literal["not-selected"]
 """States of a translation, and: no filter selects the topic."""
@@ -36,6 +36,21 @@ CheckpointState = State | Literal["not-selected"]
 def deletion(source: str, since_ms: int) -> str:
     """Return since when a group's commits have been gone, in the words of plans and srm why."""
     return f"deleted on {source} since {utc(since_ms)}"
+
+
+def deletions(source: str, groups: Mapping[str, int]) -> Iterator[str]:
+    """Yield the line about deleted groups that a move leaves out; 0: deleted since the last look.
+
+    The time is that of the first deletion.
+    """
+    names, since_ms = sorted(groups), min(groups.values(), default=0)
+    since = deletion(source, since_ms) if since_ms else f"deleted on {source}"
+    later = " or later" if since_ms else ""
+    if len(names) == 1:
+        yield f"group {names[0]} is not moved: {since}; --group {names[0]} moves it all the same"
+    elif names:
+        which = f"{amount(len(names), 'group')} ({some(names)})"
+        yield f"{which} are not moved: {since}{later}; --group moves them all the same"
 
 
 @dataclass(frozen=True)

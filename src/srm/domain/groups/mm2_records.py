@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -294,17 +294,42 @@ class OffsetCommit:
     topic_id: str = ""
 
 
-def decode_commit(key: bytes, value: bytes) -> OffsetCommit | None:
-    """Decode a record with a value; None for another record, or one that is damaged."""
+def _committed(key: bytes) -> tuple[str, TopicPartition] | None:
+    """Return what a record's key names; None for another record, or one that is damaged."""
     if key[:2] not in _KEYS:
         return None
     try:
         group, at = _text(key, 2)
         topic, at = _text(key, at)
-        place = TopicPartition(topic, *struct.unpack_from(">i", key, at))
-        return OffsetCommit(group, place, _topic_id(value))
+        return group, TopicPartition(topic, *struct.unpack_from(">i", key, at))
+    except (struct.error, ValueError):
+        return None
+
+
+def decode_commit(key: bytes, value: bytes) -> OffsetCommit | None:
+    """Decode a record with a value; None for another record, or one that is damaged."""
+    found = _committed(key)
+    try:
+        return None if found is None else OffsetCommit(*found, _topic_id(value))
     except (struct.error, ValueError, IndexError):
         return None
+
+
+def commits_after_deletion(
+    rows: Iterable[tuple[bytes, bytes | None]],
+) -> set[tuple[str, TopicPartition, int]]:
+    """Return the commits, with their offsets, that are the first after a tombstone.
+
+    ``rows`` are keys and values of one partition of ``__consumer_offsets``, in order.
+    """
+    deleted, found = set[bytes](), set[tuple[str, TopicPartition, int]]()
+    for key, value in rows:
+        if value is None:
+            deleted.add(key)
+        elif key in deleted and len(value) >= _OFFSET_END and (commit := _committed(key)):
+            deleted.remove(key)
+            found.add((*commit, *struct.unpack_from(">q", value, 2)))
+    return found
 
 
 @dataclass

@@ -232,6 +232,13 @@ def merge_tables(tables: Iterable[Mapping[str, Route]]) -> dict[str, Route]:
     return {subject: _led_on(merged, route) for subject, route in merged.items()}
 
 
+def cluster_of(routes: Mapping[str, Route], subject: str, of: str) -> str:
+    """Return where a route leads, or holds, clients of a cluster; empty without one."""
+    route = routes.get(subject)
+    found = None if route is None else route.about(of)
+    return found.cluster if found is not None and found.leaves_home else ""
+
+
 def _led_on(routes: Mapping[str, Route], route: Route) -> Route:
     """Return the route that leads clients on from where a lower one has led them, or that one.
 

@@ -9,6 +9,7 @@ version and with every separator, so no MM2 copies these topics and no MirrorCli
 from __future__ import annotations
 
 from functools import reduce
+from struct import iter_unpack
 from typing import Final
 
 CONSUMER_OFFSETS = "__consumer_offsets"
@@ -25,12 +26,13 @@ _CONNECT: Final = frozenset({"connect-configs", "connect-offsets", "connect-stat
 """Topics of Connect workers, by their names in connect-distributed.properties."""
 
 
-def partition_of(transactional_id: str, partitions: int) -> int:
-    """Return the partition of Kafka's log of transactions whose leader coordinates an id.
+def partition_of(name: str, partitions: int) -> int:
+    """Return the partition of Kafka's log whose leader coordinates a group or transactional id.
 
-    Source: TransactionStateManager.partitionFor, with String.hashCode of Java.
+    Source: GroupCoordinator.partitionFor and that of transactions, with String.hashCode of Java.
     """
-    code = reduce(lambda found, char: (31 * found + ord(char)) % 2**32, transactional_id, 0)
+    chars = iter_unpack(">H", name.encode("utf-16-be"))
+    code = reduce(lambda found, char: (31 * found + char[0]) % 2**32, chars, 0)
     return min(code, 2**32 - code) % partitions
 
 

@@ -128,7 +128,8 @@ def replicator_rights(names: FlowNames, *, acls: bool = False) -> tuple[NeededRi
         NeededRight(target, ("Create", "Write", "Read"), "--topic", _TOPICS, prefixed=True),
         NeededRight(target, ("DescribeConfigs",), "--topic", _TOPICS, prefixed=True),
         NeededRight(target, ("Write",), "--transactional-id", _WRITERS, prefixed=True),
-        NeededRight(target, ("Read",), "--group", ANY_NAME),
+        NeededRight(target, ("Read",), "--topic", internal_topics.CONSUMER_OFFSETS),
+        NeededRight(target, ("Read", "Delete"), "--group", ANY_NAME),
         NeededRight(target, ("DescribeConfigs",), "--cluster"),
     ]
     if acls:

@@ -4,7 +4,7 @@ Steps per group: decide by its current commits, write the ledger, read the commi
 target and then on the source, write the offsets, read them back, settle the ledger. The broker
 refuses the write while the group has members. A group that became active in between, or that the
 source no longer has, is skipped and reported. One that the write created is deleted: it was absent,
-or commits are gone that it had before.
+commits are gone that it had before, or its log shows a deletion right before the write.
 """
 
 from __future__ import annotations
@@ -26,10 +26,21 @@ from srm.domain.groups.group_sync import (
     SyncDecision,
     decide,
 )
+from srm.domain.groups.mm2_records import commits_after_deletion
+from srm.domain.moves.routing import (
+    Route,
+    cluster_of,
+    decode_route,
+    group_subject,
+    is_subject,
+    merge_tables,
+)
 from srm.domain.names import internal_topics
+from srm.domain.names.internal_topics import CONSUMER_OFFSETS, partition_of
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import Reason
-from srm.engine.cluster_ports import Cluster, GroupDescription, tolerate
+from srm.domain.text.documents import decode_or_none
+from srm.engine.cluster_ports import Cluster, GroupDescription, Row, tolerate
 from srm.engine.control.control_topics import STAMPED, ensure_compacted
 from srm.engine.flows.supervision import paused_text
 from srm.engine.groups.checkpoints import Commits, Groups, Look, per_group, survey, texts
@@ -41,6 +52,7 @@ from srm.errors import GroupActiveError, SrmError
 logger = logging.getLogger(__name__)
 
 _GROUPS_AT_ONCE = 200  # groups per ledger write, and the most that a crash can leave unsettled
+_MOST_RECORDS = 10_000  # of one log that are searched for a deletion
 _AT_A_TIME = 8  # parallel commits, each a short request to a coordinator
 
 
@@ -132,6 +144,7 @@ def decisions_of(
     ahead = {decision.partition for decision in decisions if decision.action == "consumer-ahead"}
     ends = target.log_ends(ahead) if ahead else {}
     decisions = [_within(decision, ends) for decision in decisions]
+    decisions = _without_deleted(context, decisions, ledger)
     hidden = {name: Reason(one.reason, one.action) for name, one in states.items() if one.reason}
     return tuple(decisions), {**wrong, **found.errors, **hidden, **errors}
 
@@ -143,6 +156,40 @@ def _within(decision: SyncDecision, ends: Mapping[TopicPartition, int]) -> SyncD
     if current is None or end is None or current <= end:
         return decision
     return replace(decision, action="write", reason=f"the log of {place} was truncated to {end}")
+
+
+def _without_deleted(
+    context: FlowContext, decisions: list[SyncDecision], ledger: GroupLedger
+) -> list[SyncDecision]:
+    """Leave out offsets written before that were deleted on the target, where routes lead."""
+    written = {
+        (one.group, one.partition)
+        for one in decisions
+        if one.action == "write" and one.current is None
+        if (entry := ledger.entry(one.group, one.partition)) and entry.settled
+        if entry.intended == one.offset
+    }
+    if not written:
+        return decisions
+    routes, flow = merge_tables(map(_routes, (context.target, context.source))), context.config.flow
+    why = f"it was deleted on {flow.target}, where its route leads"
+    return [
+        replace(one, action="deleted-there", reason=why)
+        if (one.group, one.partition) in written
+        and cluster_of(routes, group_subject(one.group), flow.source) == flow.target
+        else one
+        for one in decisions
+    ]
+
+
+def _routes(cluster: Cluster) -> dict[str, Route]:
+    rows = cluster.compacted_topic(internal_topics.ROUTING).read()
+    found = {
+        key.decode(): decode_or_none(value, partial(decode_route, key))
+        for key, value in rows.items()
+        if is_subject(key)
+    }
+    return {subject: route for subject, route in found.items() if route is not None}
 
 
 def apply_exact(
@@ -266,6 +313,7 @@ class _Run:
     def _write_groups(self, groups: Sequence[list[SyncDecision]]) -> Iterator[SyncDecision]:
         """Write the offsets of groups that have not changed since the decision."""
         by_name = {decisions[0].group: decisions for decisions in groups}
+        ends = self._log_ends(by_name)  # a deletion before them is in the commits read next
         before, unread = self._read(self.context.target, by_name)
         unread = {**unread, **self._left_source(by_name)}
         waiting: dict[str, list[SyncDecision]] = {}
@@ -286,7 +334,11 @@ class _Run:
             for name in now
             if not before[name] or before[name].keys() - now[name].keys()
         }
-        for name, why in self._left_source(created).items():
+        others = {name: waiting[name] for name in now.keys() - created} if ends else {}
+        left = self._left_source(others, carried=False)
+        again = self._deleted_there({name: others[name] for name in left}, ends)
+        left = self._left_source(created) | {name: left[name] for name in again}
+        for name, why in left.items():
             if now[name].keys() == {decision.partition for decision in waiting[name]}:
                 remove = partial(self.context.target.delete_groups, [name])
                 tolerate(remove, f"group {name}, of which {why}, remains here", SrmError)
@@ -309,7 +361,40 @@ class _Run:
             return {}, dict.fromkeys(groups, str(error))
         return found, {group: str(error) for group, error in errors.items()}
 
-    def _left_source(self, groups: Mapping[str, list[SyncDecision]]) -> dict[str, str]:
+    def _logs(self, groups: Collection[str]) -> Mapping[str, TopicPartition]:
+        """Return where the target keeps the commits of groups, nothing if srm may not see it."""
+        log = self.found.on_target.get(CONSUMER_OFFSETS) if self.found else None
+        if log is None:
+            return {}
+        return {
+            g: TopicPartition(CONSUMER_OFFSETS, partition_of(g, log.partitions)) for g in groups
+        }
+
+    def _log_ends(self, groups: Collection[str]) -> Mapping[TopicPartition, int]:
+        read = partial(self.context.target.high_watermarks, {*self._logs(groups).values()})
+        return tolerate(read, f"ends of {CONSUMER_OFFSETS}", SrmError) or {}
+
+    def _deleted_there(
+        self, groups: Mapping[str, list[SyncDecision]], since: Mapping[TopicPartition, int]
+    ) -> set[str]:
+        """Return the written groups whose commits follow a deletion in the target's logs."""
+        commits = set[tuple[str, TopicPartition, int]]()
+        for log in {*self._logs(groups).values()} & since.keys():
+            read = partial(self._records, log, since[log])
+            why = f"deletions of groups on {self.context.target.alias} are not visible"
+            commits |= commits_after_deletion(tolerate(read, why, SrmError) or ())
+        ours = ((one, _offset(one)) for decisions in groups.values() for one in decisions)
+        return {one.group for one, at in ours if (one.group, one.partition, at) in commits}
+
+    def _records(self, log: TopicPartition, start: int) -> list[Row]:
+        target = self.context.target
+        end = min(target.log_ends([log]).get(log, 0), start + _MOST_RECORDS)
+        rows = target.compacted_topic(*log).at(range(start, end))
+        return [rows[at] for at in sorted(rows)]
+
+    def _left_source(
+        self, groups: Mapping[str, list[SyncDecision]], *, carried: bool = True
+    ) -> dict[str, str]:
         """Return why the source no longer supports writes of a sync, by group.
 
         Progress since the translation does not matter, unless srm itself has carried it there.
@@ -328,7 +413,7 @@ class _Run:
                     left[name] = f"its commit for {one.upstream} was {what} on {flow.source}"
                 elif at is not None and at > one.upstream_offset:
                     moved.append((one, at))
-        ledger = read_ledger(source, self.found.on_source) if moved else None
+        ledger = read_ledger(source, self.found.on_source) if moved and carried else None
         for one, at in moved:
             own = ledger and ledger.entry(one.group, one.upstream)
             if own and own.origin == flow.target and own.owns(at):

@@ -142,7 +142,8 @@ class Away(SideFacts):
     :data:`.RATE_MS` of its topic, ``newest``: time of its last one.
     ``growth``: of the source, as slots see it; ``transactions``: open on the target.
     ``commits``: commits of idle groups on the source, if it was queried. ``deleted``: groups that
-    it no longer had in the last looks, with the time of the first (epoch ms).
+    it no longer had in the last looks, with the time of the first (epoch ms). ``forgotten``: those
+    of them whose checkpoints are forgotten.
     """
 
     places: Mapping[str, Mapping[TopicPartition, LastPlace]] = field(default_factory=dict)
@@ -155,6 +156,7 @@ class Away(SideFacts):
     commits: Mapping[str, Offsets] = field(default_factory=dict)
     without_copy: tuple[str, ...] = ()
     deleted: Mapping[str, int] = field(default_factory=dict)
+    forgotten: frozenset[str] = frozenset()
 
     def group(self, name: str) -> GroupDescription:
         """Describe a group as empty: a move does not wait for members on a lost cluster.

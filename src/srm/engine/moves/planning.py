@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import secrets
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.liveness_thresholds import ECHO_S
 from srm.domain.flow_state.replication_records import SLOT_PREFIX, read_pause
-from srm.domain.groups.checkpoints import deletion
+from srm.domain.groups.checkpoints import deletions
 from srm.domain.groups.proof import TranslationClaim, Verdict
 from srm.domain.moves.gate import Presence, ReplicationFacts
-from srm.domain.moves.plan import GroupPlan, MovePlan, fingerprint, position_problem
+from srm.domain.moves.plan import (
+    GroupPlan,
+    MovePlan,
+    PartitionMove,
+    fingerprint,
+    position_problem,
+)
 from srm.domain.moves.progress import end_of_pause
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectKind, Route, group_subject, home_route, subjects_of
@@ -463,11 +469,26 @@ def group_problems(facts: MoveFacts) -> Iterator[Finding]:
     left = left_alone(facts) if facts.is_away else {}
     for name, why in left.items():
         yield warning("left-alone", f"group {name} is not changed: {why}")
+    for group in () if facts.is_away else facts.plans:
+        yield from _state_problems(group.group, facts)
+        yield from _stray_offsets(group, facts)
+    found = _as_one(facts, lambda *of: filter(None, [position_problem(*of)]))
+    yield from map(as_warning, found) if facts.is_away else found
+
+
+def _as_one(
+    facts: MoveFacts, of: Callable[[str, PartitionMove, MoveRequest], Iterable[Finding]]
+) -> Iterator[Finding]:
+    """Yield the first finding of each id and action, with the number and names of the others."""
+    alike = defaultdict[tuple[str, str], list[tuple[str, Finding]]](list)
     for group in facts.plans:
-        if not facts.is_away:
-            yield from _state_problems(group.group, facts)
-        found = _offset_problems(group, facts)
-        yield from map(as_warning, found) if facts.is_away else found
+        for position in group.positions:
+            for one in of(group.group, position, facts.request):
+                alike[one.id, one.action].append((f"{group.group} {position.name}", one))
+    for (_, first), *others in alike.values():
+        names = [name for name, _ in others]
+        more = f"; {amount(len(names), 'more position')} alike: {some(names)}" if names else ""
+        yield replace(first, text=f"{first.text}{more}")
 
 
 def as_warning(found: Finding) -> Finding:
@@ -502,7 +523,7 @@ def _state_problems(name: str, facts: MoveFacts) -> Iterator[Finding]:
         yield problem("unreadable", text, reason.action)
 
 
-def _offset_problems(group: GroupPlan, facts: MoveFacts) -> Iterator[Finding]:
+def _stray_offsets(group: GroupPlan, facts: MoveFacts) -> Iterator[Finding]:
     name, request = group.group, facts.request
     topics = {tp.topic for tp in facts.source.committed.get(name, {})} & facts.source.topics.keys()
     if stray := ", ".join(sorted(topics - facts.read_topics)):
@@ -517,9 +538,6 @@ def _offset_problems(group: GroupPlan, facts: MoveFacts) -> Iterator[Finding]:
         )
         accept = request.accept_stray_offsets
         yield Finding(left if accept else text, "", "stray-offsets", blocks=not accept)
-    for position in group.positions:
-        if (found := position_problem(name, position, request)) is not None:
-            yield found
 
 
 def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Finding]:
@@ -585,6 +603,7 @@ def replication_warnings(facts: MoveFacts, down: Reason | None) -> Iterator[Find
 
 
 def group_warnings(facts: MoveFacts) -> Iterator[Finding]:
+    yield from _as_one(facts, _accepted)
     for group in facts.plans:
         yield from _warnings_of(group, facts.request)
         if group.group in facts.share_groups:
@@ -640,28 +659,31 @@ def _losses_of_share_group(group: GroupPlan, facts: MoveFacts) -> Iterator[Findi
         )
 
 
+def _accepted(name: str, position: PartitionMove, request: MoveRequest) -> Iterator[Finding]:
+    """Yield what the request accepts, and what an operator has decided before."""
+    if position.not_there and request.accept_skips:
+        yield warning(
+            "skips",
+            f"group {name} will skip {amount(position.not_there, 'record')} of "
+            f"{position.name}: {position.reason}",
+        )
+    if position.passed_kept:
+        yield warning(
+            "kept-records",
+            f"group {name} skips {amount(position.passed_kept, 'offset')} of "
+            f"{position.target} that were kept on {request.target} when it returned: it has "
+            f"read later records in {position.topic}. To read them, reset its offset there "
+            "after the move",
+        )
+    if position.state == "conflict" and request.overwrite:
+        yield warning(
+            "conflict",
+            f"group {name} will read {amount(position.re_read, 'record')} of "
+            f"{position.target} again",
+        )
+
+
 def _warnings_of(group: GroupPlan, request: MoveRequest) -> Iterator[Finding]:
-    for position in group.positions:
-        if position.not_there and request.accept_skips:
-            yield warning(
-                "skips",
-                f"group {group.group} will skip {amount(position.not_there, 'record')} of "
-                f"{position.name}: {position.reason}",
-            )
-        if position.passed_kept:
-            yield warning(
-                "kept-records",
-                f"group {group.group} skips {amount(position.passed_kept, 'offset')} of "
-                f"{position.target} that were kept on {request.target} when it returned: it has "
-                f"read later records in {position.topic}. To read them, reset its offset there "
-                "after the move",
-            )
-        if position.state == "conflict" and request.overwrite:
-            yield warning(
-                "conflict",
-                f"group {group.group} will read {amount(position.re_read, 'record')} of "
-                f"{position.target} again",
-            )
     source, target = request.source, request.target
     if unread := [position.name for position in group.positions if position.left_to_commit]:
         yield warning(
@@ -695,13 +717,14 @@ def _have(groups: Sequence[str]) -> str:
 
 def loss_warnings(facts: MoveFacts, move_id: str) -> Iterator[Finding]:
     target, flow = facts.request.target, facts.request.flow
-    for group, since_ms in sorted(facts.away.deleted.items()):
-        if group not in facts.groups:
-            yield warning(
-                "not-moved",
-                f"group {group} is not moved: {deletion(flow.source, since_ms)}; "
-                f"--group {group} moves it all the same",
-            )
+    routes, away = facts.routing.merge, facts.away
+    deleted = {
+        group: since_ms
+        for group, since_ms in away.deleted.items()
+        if group not in facts.groups
+        if group not in away.forgotten or group_subject(group) in routes
+    }
+    yield from (warning("not-moved", line) for line in deletions(flow.source, deleted))
     if unseen := [plan.group for plan in facts.plans if not facts.known_places(plan)]:
         yield warning(
             "no-checkpoint",
@@ -727,7 +750,6 @@ def loss_warnings(facts: MoveFacts, move_id: str) -> Iterator[Finding]:
             f"{amount(len(overtaken), 'group')} ({some([p.group for p in overtaken])}) skip "
             f"{amount(count, 'record')} that {target} no longer holds and they may not have read",
         )
-    routes = facts.routing.merge
     held = {
         route.move_id
         for name in facts.subjects

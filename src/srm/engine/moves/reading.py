@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_state import decode_state
+from srm.domain.groups.checkpoints import deletions
 from srm.domain.groups.group_sync import GroupLedger
 from srm.domain.groups.translation import UNKNOWN_LOG, Direction
 from srm.domain.moves.disaster import RATE_MS
@@ -165,6 +166,9 @@ def groups_on_source(
     routed = set(filter(selection.matches, _routed_to_source(request, routing)))
     # Offsets name the topics of a group; one whose offsets are not known does not move.
     routed -= {name for name in listed if committed.get(name) != {}}
+    deleted = _deleted_on_source(context, routed.difference(listed))
+    routed -= deleted.keys()
+    unread += deletions(request.source, deleted)
     silent = [
         f"group {name} has members and has committed nothing, so its topics are unknown. It is "
         f"not moved; name it with --group to move it"
@@ -172,6 +176,20 @@ def groups_on_source(
     ]
     groups = tuple(sorted(found | fresh & following | routed))
     return MoveScope(topics, groups, tuple(sorted((*unread, *silent))))
+
+
+def _deleted_on_source(context: MoveContext, names: Collection[str]) -> dict[str, int]:
+    """Return absent groups with a checkpoint whose commits are gone, and since when (0: just)."""
+    if not names:
+        return {}
+    answered, _ = context.source.commits_of(sorted(names))
+    absent = {name for name, offsets in answered.items() if not offsets}
+    found, target = dict[str, int](), context.target
+    topic = context.forward.config.checkpoints_topic
+    for one in read_checkpoints(target, topic, target.topics(), gone=True):
+        if one.group in absent:
+            found[one.group] = max(one.gone_since_ms, found.get(one.group, 0))
+    return found
 
 
 def _without_home(context: MoveContext, listed: Mapping[str, GroupDescription]) -> tuple[str, ...]:
@@ -232,13 +250,17 @@ def groups_after_loss(
     """Return the groups that a request names, or all with a last known position or a follower.
 
     A move of everything adds those routed to the source: no place may have reached the target.
+    Of deleted groups only those move whose clients have announced themselves since.
     """
     if request.groups:
         return tuple(sorted(request.groups))
-    wanted = context.forward.config.group_names
+    wanted, seen = context.forward.config.group_names, dict[str, int]()
+    for one in routing.on_source:
+        seen[one.ack.subject] = max(one.stamped_ms, seen.get(one.ack.subject, 0))
+    gone = {one for one, at in away.deleted.items() if seen.get(group_subject(one), 0) <= at}
     known, _ = _followers(routing, ())
-    found = {*away.places, *known}
-    return tuple(sorted(filter(wanted.matches, found | _routed_to_source(request, routing))))
+    found = {*away.places, *known} | _routed_to_source(request, routing)
+    return tuple(sorted(filter(wanted.matches, found - gone)))
 
 
 def _read_last_places(
@@ -255,13 +277,14 @@ def _read_last_places(
     target, config = context.target, context.forward.config
     topic = internal_topics.checkpoints(config.flow.source, config.policy.separator)
     found, since = dict[str, dict[TopicPartition, LastPlace]](), dict[str, int]()
-    gone = set[tuple[str, TopicPartition]]()
+    gone, recent = set[tuple[str, TopicPartition]](), set[str]()
     for one in read_checkpoints(target, topic, on_target, gone=True):
         place = one.topic_partition
         if one.is_forgotten or (one.gone_since_ms and one.group not in named):
             gone.add((one.group, place))
-            if place.topic in wanted and not one.is_forgotten:
+            if place.topic in wanted:
                 since[one.group] = max(one.gone_since_ms, since.get(one.group, 0))
+                recent |= set() if one.is_forgotten else {one.group}
         elif place.topic in wanted:
             found.setdefault(one.group, {})[place] = LastPlace(
                 one.downstream_offset,
@@ -282,8 +305,8 @@ def _read_last_places(
             written = LastPlace(entry.intended, None, by_srm=True, time_ms=entry.time_ms)
             places[place] = replace(written, is_share=known is not None and known.is_share)
     deleted = {group: at for group, at in since.items() if group not in found}
-    proof = read_proof(target, config.flow)
-    return Away(config.flow.source, places=found, proof=proof, deleted=deleted)
+    proof, forgotten = read_proof(target, config.flow), frozenset(deleted.keys() - recent)
+    return Away(config.flow.source, places=found, proof=proof, deleted=deleted, forgotten=forgotten)
 
 
 def _read_side(

@@ -38,6 +38,7 @@ from srm.domain.moves.routing import (
     Route,
     RouteState,
     StampedAck,
+    cluster_of,
     decode_ack,
     decode_route,
     home_subject,
@@ -677,10 +678,7 @@ class RoutingTables:
         return merge_tables(self.tables)
 
     def cluster_of(self, subject: str, of: str) -> str:
-        """Return where a route leads, or holds, clients of a cluster; empty without one."""
-        route = self.merge.get(subject)
-        found = None if route is None else route.about(of)
-        return found.cluster if found is not None and found.leaves_home else ""
+        return cluster_of(self.merge, subject, of)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from srm.domain.flow_state.replication_records import read_pause
 from srm.domain.names.flow_topics import Refusal
 from srm.domain.names.policy import SHADOW_PREFIX, NameFilter, literal, split_patterns
 from srm.domain.names.topics import Flow
-from srm.domain.text.amount import Reason, amount, some
+from srm.domain.text.amount import Reason, ago, amount, some
 from srm.engine.cluster_ports import GroupDescription
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ListPair
@@ -242,13 +242,22 @@ class ListedGroup:
 _NONE: Final = Reason("")
 
 
-def list_topics(context: FlowContext) -> tuple[ListedTopic, ...]:
-    """List the topics of a flow's source, if it answers, and the copies, without internal ones."""
+def list_topics(context: FlowContext) -> tuple[tuple[ListedTopic, ...], str]:
+    """List the topics of a flow's source, if it answers, and the copies, without internal ones.
+
+    Without its answer a line says so, and what the list is worth.
+    """
     config, names = context.config, context.config.names
-    states = {topic.topic: topic.state for topic in observe(context).status.topics}
+    status = observe(context).status
+    states = {topic.topic: topic.state for topic in status.topics}
     on_target = context.target.topics()
     copies = {original: copy for copy, original in originals_of(context, on_target).items()}
-    on_source = _answer_or_empty(context.source.topics)
+    on_source = _answer_or_none(context.source.topics)
+    note = ""
+    if on_source is None:
+        age = ago(max(0, status.time_ms - status.heard_ms)) if status.heard_ms else "never"
+        worth = f"only copies are listed, with states of its last answer to the slots: {age}"
+        on_source, note = {}, f"{config.flow.source} does not answer: {worth}"
     lists = control_lists.load(context.target, config.flow)
     selection = SelectionLists(config.flow, "topics", names.listed, lists.topics)
 
@@ -268,14 +277,14 @@ def list_topics(context: FlowContext) -> tuple[ListedTopic, ...]:
         )
 
     found = sorted({*on_source, *copies})
-    return tuple(row(name) for name in found if not names.is_internal(name))
+    return tuple(row(name) for name in found if not names.is_internal(name)), note
 
 
-def _answer_or_empty(query: Callable[[], Mapping[str, _T]]) -> Mapping[str, _T]:
+def _answer_or_none(query: Callable[[], Mapping[str, _T]]) -> Mapping[str, _T] | None:
     try:
         return query()
     except UnavailableError:
-        return {}
+        return None
 
 
 def _topic_refusal(config: FlowConfig, selection: SelectionLists, name: str) -> Reason:
@@ -289,17 +298,22 @@ def _topic_refusal(config: FlowConfig, selection: SelectionLists, name: str) -> 
     return selection.refusal(name)
 
 
-def list_groups(context: FlowContext) -> tuple[ListedGroup, ...]:
-    """List the groups of a flow's source; if it does not answer, those with checkpoints."""
+def list_groups(context: FlowContext) -> tuple[tuple[ListedGroup, ...], str]:
+    """List the groups of a flow's source; if it does not answer, those with checkpoints.
+
+    A line then says so.
+    """
     config, target = context.config, context.target
     newest: dict[str, int] = {}
     for one in read_checkpoints(target, config.checkpoints_topic, target.topics()):
         newest[one.group] = max(one.time_ms, newest.get(one.group, 0))
     lists, names = control_lists.load(target, config.flow), selection_of(config).groups
     selection = SelectionLists(config.flow, "groups", names, lists.groups)
-    found = _answer_or_empty(context.source.groups)
-    if not found:
+    found, note = _answer_or_none(context.source.groups), ""
+    if found is None:
         found = {name: GroupDescription(name, "unknown") for name in newest}
+        worth = "only groups with checkpoints are listed, without state and members"
+        note = f"{config.flow.source} does not answer: {worth}"
     wanted = [name for name in found if names.matches(name)]
     there = target.commits_of(wanted)[0] if wanted else {}
     now_ms = context.now_ms()
@@ -320,4 +334,4 @@ def list_groups(context: FlowContext) -> tuple[ListedGroup, ...]:
             None if at_ms is None else max(0, now_ms - at_ms),
         )
 
-    return tuple(row(found[name]) for name in sorted(found))
+    return tuple(row(found[name]) for name in sorted(found)), note

@@ -142,6 +142,14 @@ class GroupLook:
         return any(outcome.state in UNFINISHED for outcome in self.outcomes)
 
     @property
+    def deletion(self) -> str:
+        """Since when the source no longer has the group, as far as known; empty if it has it."""
+        absent = self.source_error or (self.found is not None and self.found.state == "dead")
+        is_deleted = absent and self.gone_since_ms and not (self.emitted or self.committed)
+        since = deletion(self.config.flow.source, self.gone_since_ms) if is_deleted else ""
+        return f"{since}; nothing has to be done" if since and not self.is_there else since
+
+    @property
     def exists(self) -> bool:
         if self.movement is not None and self.movement.error is None:
             return True
@@ -346,6 +354,7 @@ _LEFT_ALONE: Final[Mapping[SyncAction, str]] = {
     "group-active": "it is in use there",
     "consumer-ahead": "its offset is ahead there",
     "rewind-respected": "it was rewound there",
+    "deleted-there": "it was deleted there",
     "failed": "writing failed",
     "not-written": "the write was abandoned",
 }
@@ -376,9 +385,8 @@ def group_steps(look: GroupLook) -> Iterator[WhyStep]:
 def _exists(look: GroupLook) -> WhyStep:
     source, group = look.config.flow.source, look.group
     question = Question("exists", f"does {source} have the group?")
-    absent = look.source_error or (look.found is not None and look.found.state == "dead")
-    if absent and look.gone_since_ms and not (look.emitted or look.committed):
-        return question.no(deletion(source, look.gone_since_ms))
+    if look.deletion:
+        return question.no(look.deletion)
     if look.source_error:
         return question.unknown(f"{source} does not answer: {look.source_error}")
     if look.found is None or not look.exists:
@@ -505,6 +513,8 @@ def _pending(decision: SyncDecision, flow: Flow) -> str:
 
 def moving_steps(look: GroupLook) -> Iterator[WhyStep]:
     movement = look.movement
+    if look.deletion and not look.is_there:
+        return
     if movement is not None or look.source_error:
         yield _movable(look)
     if look.source_error or movement is None or movement.error is not None:
@@ -533,7 +543,7 @@ def _movable(look: GroupLook) -> WhyStep:
     if movement is not None and movement.blocking:
         first, more = movement.blocking[0], len(movement.blocking) - 1
         others = f" (and {more} more)" if more and not is_away else ""
-        return question.no(f"{first.text}{others}", first.action or plan)
+        return question.no(f"{first.text}{others}", first.action or (plan if more else ""))
     return question.unknown("from its last known positions", plan) if is_away else question.yes()
 
 

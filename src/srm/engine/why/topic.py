@@ -79,14 +79,26 @@ def _is_open(facts: TopicFacts) -> bool:
 
 
 def _verdict(facts: TopicFacts, steps: tuple[WhyStep, ...], wrong: WhyStep | None) -> str:
-    if wrong is not None:
-        return f"{_extent(facts.copying, wrong)}: {wrong.answer}"
-    if facts.copying is None or facts.source_error:
-        return not_known(steps)
+    copying, is_away = facts.copying, bool(facts.source_error and facts.copying)
+    if wrong is not None and not (is_away and wrong.name not in _BESIDE):
+        return f"{_extent(copying, wrong)}: {wrong.answer}"
+    if copying is None or is_away:
+        silent = f"{facts.config.flow.source} does not answer: {wrong.answer}" if wrong else ""
+        last = f"; {_last_known(copying.status)}" if copying is not None else ""
+        return f"{silent or not_known(steps)}{last}"
     if facts.remote not in facts.on_target:
         return f"not copied yet: {next(step.answer for step in steps if step.name == 'copy')}"
-    lag = facts.copying.status.remaining
+    return _progress(copying.status.remaining)
+
+
+def _progress(lag: int) -> str:
     return f"copied, with a lag of {amount(lag, 'offset')}" if lag else "copied, and caught up"
+
+
+def _last_known(status: FlowStatus) -> str:
+    if not status.heard_ms:
+        return f"no slot has reported {status.flow.source}"
+    return f"{ago(max(0, status.time_ms - status.heard_ms))}: {_progress(status.remaining)}"
 
 
 def _extent(copying: Copying | None, wrong: WhyStep) -> str:

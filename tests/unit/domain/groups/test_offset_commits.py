@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from srm.domain.groups.mm2_records import NewCommits, OffsetCommit, decode_commit
+from srm.domain.groups.mm2_records import (
+    NewCommits,
+    OffsetCommit,
+    commits_after_deletion,
+    decode_commit,
+)
 from srm.domain.names.topics import TopicPartition, topic_id_text
 
 PLACE = TopicPartition("orders", 3)
@@ -69,3 +74,25 @@ def test_a_commit_that_repeats_its_offset_is_not_new() -> None:
     assert commits.take(key(), value(7)) is not None, "a rewind"
     assert commits.take(key(), None) is None
     assert commits.take(key(), value(7)) is not None, "after a deletion"
+
+
+def test_only_the_first_commit_after_a_tombstone_of_its_key_follows_a_deletion() -> None:
+    other = TopicPartition("orders", 4)
+    rows = [
+        (key("kept"), value(1)),
+        (key(), None),
+        (key(place=other), value(2)),
+        (struct.pack(">h", 2) + text("billing"), None),
+        (key(), value(7)),
+        (key(), value(8)),
+        (key("kept"), value(9)),
+        (key("kept"), None),
+    ]
+
+    assert commits_after_deletion(rows) == {("billing", PLACE, 7)}
+
+
+@given(st.lists(st.tuples(st.binary(), st.none() | st.binary())))
+def test_no_log_raises_anything(rows: list[tuple[bytes, bytes | None]]) -> None:
+    commits_after_deletion(rows)
+    commits_after_deletion([(b"\0\1" + one, some) for one, some in rows])

@@ -27,5 +27,6 @@ def test_a_topic_of_users_is_copied_whatever_it_ends_with(name: str) -> None:
 
 
 def test_the_coordinator_of_a_transactional_id_leads_the_partition_of_its_hash_in_java() -> None:
+    assert internal_topics.partition_of("\U0001f600", 50) == 49, "hashCode() 1772899"
     assert internal_topics.partition_of("hello", 50) == 22, "hashCode() 99162322"
     assert internal_topics.partition_of("srm-control-records", 50) == 7, "hashCode() -588063757"

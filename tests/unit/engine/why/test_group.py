@@ -69,8 +69,19 @@ def test_a_deleted_group_is_deleted_since_the_emission_that_marked_it(flow: Runn
     flow.p.fail()
     answers.append(why_group(flow.context, "audit"))
 
-    assert [answer.verdict for answer in answers] == [f"not translated: {since}"] * 2
-    assert (answers[0].known, answers[0].action) == (True, "")
+    verdict = f"not translated: {since}; nothing has to be done"
+    assert [answer.verdict for answer in answers] == [verdict] * 2
+    assert {(answer.known, answer.action) for answer in answers} == {(True, "")}
+    assert not [step for answer in answers for step in answer.steps if step.name == "movable"]
+
+
+def test_an_obstacle_in_full_comes_without_a_dry_run_that_repeats_it(flow: RunningFlow) -> None:
+    flow.b.join("audit")
+
+    answer = why_group(flow.context, "audit")
+
+    assert "group audit is active on B" in answer.verdict
+    assert step(answer, "movable").action == ""
 
 
 def test_groups_without_offsets_say_why_they_are_not_carried_over(flow: RunningFlow) -> None:

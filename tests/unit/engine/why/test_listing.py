@@ -32,7 +32,7 @@ def flow() -> RunningFlow:
 
 
 def test_each_topic_is_selected_or_has_its_reason(flow: RunningFlow) -> None:
-    found = {one.topic: one for one in list_topics(flow.context)}
+    found = {one.topic: one for one in list_topics(flow.context)[0]}
 
     assert found["Topic"].selected
     assert found["Topic"].state == "caught-up"
@@ -50,9 +50,15 @@ def test_copies_and_groups_with_checkpoints_are_listed_without_the_source(
     emit(flow.context)
     alone = replace(flow.context, source=away_cluster("P", REFUSED))
 
-    topics = {one.topic: one for one in list_topics(alone)}
-    [group] = list_groups(alone)
+    listed, of_topics = list_topics(alone)
+    [group], of_groups = list_groups(alone)
+    topics = {one.topic: one for one in listed}
 
+    assert of_topics.startswith("P does not answer: only copies are listed, with states of its")
+    assert of_topics.endswith("last answer to the slots: 0 s ago")
+    worth = "only groups with checkpoints are listed, without state and members"
+    assert of_groups == f"P does not answer: {worth}"
+    assert [one[1] for one in (list_topics(flow.context), list_groups(flow.context))] == ["", ""]
     assert (topics["Topic"].partitions, topics["Topic"].remote_partitions) == (None, 1)
     assert (group.group, group.state, group.selected) == ("audit", "unknown", True)
     assert group.checkpoint_age_ms is not None
@@ -68,7 +74,7 @@ def test_the_record_of_a_pair_shows_the_copy_whatever_its_name(
     flow._write({pair.key(): pair.value()})
     source = flow.p if answers else away_cluster("P", REFUSED)
 
-    found = {one.topic: one for one in list_topics(replace(flow.context, source=source))}
+    found = {one.topic: one for one in list_topics(replace(flow.context, source=source))[0]}
 
     assert (found["Topic"].remote_topic, found["Topic"].remote_partitions) == ("Mirror", 3)
 
@@ -81,7 +87,7 @@ def test_a_former_copy_that_remains_under_another_name_is_not_listed(flow: Runni
         pair = CopiedTopic("Topic", topic_id, name, target_id, "p", "b", active)
         flow._write({pair.key(): pair.value()})
 
-    found = {one.topic: one for one in list_topics(flow.context)}
+    found = {one.topic: one for one in list_topics(flow.context)[0]}
 
     assert (found["Topic"].remote_topic, found["Topic"].remote_partitions) == ("P.Topic", 1)
 
@@ -90,7 +96,7 @@ def test_a_topic_whose_copy_has_the_name_of_anothers_is_not_selected(flow: Runni
     flow.p.add_topic("Topic-old")
     config = replace(flow.context.config, policy=Merging("P", "."), topics=("Topic.*",))
 
-    found = {one.topic: one for one in list_topics(replace(flow.context, config=config))}
+    found = {one.topic: one for one in list_topics(replace(flow.context, config=config))[0]}
 
     assert found["Topic"].selected
     assert found["Topic-old"].reason == "by Merging Topic-from-P is the copy of Topic, too"
@@ -101,7 +107,7 @@ def test_a_record_about_a_former_copy_does_not_count(flow: RunningFlow) -> None:
     pair = CopiedTopic("Topic", "former", "Mirror", "former", "p", "b")
     flow._write({pair.key(): pair.value()})
 
-    found = {one.topic: one for one in list_topics(flow.context)}
+    found = {one.topic: one for one in list_topics(flow.context)[0]}
 
     assert found["Topic"].remote_topic == "P.Topic"
 
@@ -109,7 +115,7 @@ def test_a_record_about_a_former_copy_does_not_count(flow: RunningFlow) -> None:
 def test_each_group_is_selected_or_has_its_reason(flow: RunningFlow) -> None:
     emit(flow.context)
 
-    found = {one.group: one for one in list_groups(flow.context)}
+    found = {one.group: one for one in list_groups(flow.context)[0]}
 
     assert found["audit"].selected
     assert found["audit"].checkpoint_age_ms is not None

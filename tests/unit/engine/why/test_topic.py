@@ -449,6 +449,19 @@ def test_a_source_that_does_not_answer_leaves_what_the_target_knows(flow: Runnin
     assert [step(answer, name).ok for name in ("served", "lag")] == [None, None]
 
 
+def test_the_last_known_state_is_in_the_verdict_without_the_source(flow: RunningFlow) -> None:
+    flow.p.fail()
+    first = why_topic(flow.context, "Topic")
+    flow.clock.advance(120_000)
+
+    later = why_topic(flow.context, "Topic")
+
+    assert first.verdict.endswith("; 0 s ago: copied, and caught up")
+    assert later.verdict.startswith("P does not answer: the replicator on host-7 sent its last")
+    assert later.verdict.endswith("; 2 min ago: copied, and caught up")
+    assert later.action == "srm replicate --flow 'P->B'"
+
+
 def test_a_source_that_answers_neither_its_slots_nor_srm_may_have_to_be_given_up(
     flow: RunningFlow,
 ) -> None:

@@ -12,6 +12,7 @@ from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world, h
 from srm.domain.moves.routing import Ack, Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
+from srm.engine.groups.checkpoints import emit
 from srm.engine.moves.records import ensure_topics
 from srm.errors import ConflictError
 
@@ -60,6 +61,22 @@ def test_those_move_without_members_that_a_route_leads_to_the_source(world: Worl
     assert plan.group_names == ("far", "fresh", "gone", "near")
     assert plan.blocking == ()
     assert world.routes("P")["group:gone"].state == "hold"
+
+
+@pytest.mark.parametrize("emissions", [1, 2])
+def test_those_stay_that_were_deleted_on_the_source(world: World, emissions: int) -> None:
+    """A route leads them there, as after a move, and their checkpoint has lost its commit."""
+    forward, route = world.context().forward, Route(1, "P", "go", "m0", 1, decided=True).value()
+    world.p.compacted_topic(internal_topics.ROUTING).write({b"group:far": route})
+    for number in range(emissions):
+        emit(forward)
+        if not number:
+            world.p.leave("far")
+            world.p.delete_groups(["far"])
+    plan = moves.plan(world.context(), replace(EVERYTHING, topics=()), "m1", dry_run=True)
+
+    assert plan.group_names == ("near",)
+    assert any(line.startswith("group far is not moved: deleted on P") for line in plan.warnings)
 
 
 @pytest.mark.parametrize("positions", [{"Payments": 90}, {}])
@@ -148,3 +165,19 @@ def test_a_topic_that_is_deleted_during_the_hold_closes_the_gate(world: World) -
     far, near = moves.wait_status(context, "m1").blocking
     assert "far has no offset of Payments-0 on P any more" in far
     assert "plan the move again" in near
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_the_same_finding_of_many_groups_is_one_line(world: World, overwrite: bool) -> None:
+    names = [f"g{number:02}" for number in range(20)]
+    for name in names:
+        world.p.commit(name, {TopicPartition("Payments", 0): 10})
+        world.b.commit(name, {TopicPartition("P.Payments", 0): 90})
+    request = replace(EVERYTHING, overwrite=overwrite)
+
+    plan = moves.plan(world.context(), request, "m1", dry_run=True)
+
+    [found] = [one for one in plan.findings if one.id == "conflict"]
+    assert found.text.startswith("group g00")
+    assert "; 19 more positions alike: g01 Payments-0, " in found.text
+    assert found.blocks is not overwrite

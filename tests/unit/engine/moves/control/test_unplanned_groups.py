@@ -16,7 +16,7 @@ from tests.unit.engine.moves.giving_up import COPY, UNPLANNED, Disaster, disaste
 
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.moves.plan import MovePlan, PartitionMove
-from srm.domain.moves.routing import Ack
+from srm.domain.moves.routing import Ack, Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.groups.checkpoints import emit
@@ -27,6 +27,7 @@ from srm.errors import (
 )
 
 __all__ = ["disaster"]
+EVERYTHING = replace(UNPLANNED, topics=(), groups=())
 
 
 def place(plan: MovePlan, group: str = "near") -> PartitionMove:
@@ -53,6 +54,72 @@ def test_a_group_deleted_on_the_source_is_listed_apart_and_moves_only_if_named(
     assert plan.group_names == ("near",)
     assert any("group far is not moved: deleted on P since" in line for line in plan.warnings)
     assert named.group_names == ("far",)
+
+
+def delete_far(disaster: Disaster) -> None:
+    forward, world = disaster.world.context().forward, disaster.world
+    emit(forward)
+    for cluster in (world.p, world.b):
+        cluster.delete_groups(["far"])
+    emit(forward)
+
+
+@pytest.mark.parametrize("later_s", [0, 400])
+def test_a_deleted_group_stays_out_although_a_route_or_an_old_client_names_it(
+    disaster: Disaster, later_s: int
+) -> None:
+    """Also after its checkpoint is forgotten."""
+    world, route = disaster.world, Route(1, "P", "go", "m0", 1, decided=True).value()
+    ensure_topics(world.context())
+    ack = Ack("group:far", "c1", 0, "resumed", "P", world.clock())
+    for cluster in (world.p, world.b):
+        table = cluster.compacted_topic(internal_topics.ROUTING)
+        table.write({b"group:far": route, b"group:new": route, ack.key(): ack.value()})
+    world.p.leave("far")
+    world.passing(1_000)
+    delete_far(disaster)
+    world.passing(later_s * 1000)
+    emit(world.context().forward)
+    world.p.fail()
+
+    plan = moves.plan(disaster.context, EVERYTHING, "m1")
+
+    assert plan.group_names == ("near", "new"), "no commit of new is known"
+    [line] = [one for one in plan.warnings if "not moved" in one]
+    assert line.startswith("group far is not moved: deleted on P since")
+
+
+def test_a_deleted_group_whose_client_has_announced_itself_since_moves(disaster: Disaster) -> None:
+    world = disaster.world
+    ensure_topics(world.context())
+    world.p.leave("far")
+    delete_far(disaster)
+    world.passing(1_000)
+    ack = Ack("group:far", "c1", 0, "resumed", "P", world.clock())
+    world.b.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
+    world.p.fail()
+
+    plan = moves.plan(disaster.context, EVERYTHING, "m1")
+
+    assert plan.group_names == ("far", "near")
+    assert not [one for one in plan.warnings if "not moved" in one]
+
+
+def test_deleted_groups_are_one_line_of_a_plan(disaster: Disaster) -> None:
+    world, names = disaster.world, [f"old-{number:02}" for number in range(20)]
+    forward = world.context().forward
+    for name in names:
+        world.p.commit(name, {TopicPartition("Payments", 0): 10})
+    emit(forward)
+    world.p.delete_groups(names)
+    emit(forward)
+    world.p.fail()
+
+    plan = moves.plan(disaster.context, EVERYTHING, "m1")
+
+    [line] = [one for one in plan.warnings if "not moved" in one]
+    assert line.startswith("20 groups (old-00, old-01")
+    assert line.endswith("or later; --group moves them all the same")
 
 
 def test_a_group_that_somebody_has_started_there_already_keeps_nobody_waiting(
