@@ -73,15 +73,12 @@ def plan(
     try:
         return _plan(context, request, move_id or new_move_id(context, request), dry_run=dry_run)
     except UnavailableError as error:
-        raise with_way_out(context, request, error) from error
+        raise with_action(error, way_without_source(context, request)) from error
 
 
-def with_way_out(
-    context: MoveContext, request: MoveRequest, error: UnavailableError
-) -> UnavailableError:
-    """Return an error with the move that it leaves possible, if there is one."""
-    remedy = way_without_source(context, request)
-    return UnavailableError(error.what, "; ".join(filter(None, (error.action, remedy))))
+def with_action(error: UnavailableError, action: str) -> UnavailableError:
+    """Return an error with one action more, if there is one."""
+    return UnavailableError(error.what, "; ".join(filter(None, (error.action, action))))
 
 
 def way_without_source(context: MoveContext, request: MoveRequest) -> str:
