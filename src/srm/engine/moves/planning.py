@@ -15,7 +15,7 @@ from srm.domain.groups.checkpoints import deletion
 from srm.domain.groups.proof import TranslationClaim, Verdict
 from srm.domain.moves.gate import Presence, ReplicationFacts
 from srm.domain.moves.plan import GroupPlan, MovePlan, fingerprint, position_problem
-from srm.domain.moves.progress import end_of_pause
+from srm.domain.moves.progress import end_of_pause, run_again
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectKind, Route, group_subject, home_route, subjects_of
 from srm.domain.text.amount import Finding, Reason, amount, moment, problem, some, warning
@@ -89,7 +89,7 @@ def way_without_source(context: MoveContext, request: MoveRequest) -> str:
 
     if request.is_unplanned or answers(context.source) or not answers(context.target):
         return ""
-    command = context.command(f"run --mode unplanned {request.options}")
+    command = f"srm failover run --mode unplanned {request.options}"
     return f"if {request.source} is lost, move with mode unplanned: {command}"
 
 
@@ -101,7 +101,7 @@ def _plan(context: MoveContext, request: MoveRequest, move_id: str, *, dry_run: 
         if known.request != request:
             raise ConflictError(
                 f"move {move_id!r} was planned for another request: choose another id, or "
-                f"continue it: {context.command(f'run --move-id {move_id}')}"
+                f"continue it: {run_again(request.flow, move_id)}"
             )
         if (at := store.progress(move_id)).step not in _REPLACEABLE:
             require_in_force(context, known, at, lifts=not dry_run)
@@ -398,7 +398,7 @@ def unsettled_problems(flow: FlowContext) -> Iterator[Finding]:
     if pause is not None:
         open_move = next(undecided_moves(as_move(flow).reverse, pause), None)
         settle = f"settle its return first: srm return status --flow '{back}'"
-        action = settle if open_move is None else end_of_pause(open_move.move_id)
+        action = settle if open_move is None else end_of_pause(back, open_move.move_id)
         yield problem(
             "unsettled",
             f"{back} is paused ({pause.reason}): clients on {back.source} would write records that "

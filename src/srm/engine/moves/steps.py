@@ -21,7 +21,7 @@ from srm import patience
 from srm.domain.groups.group_sync import SyncDecision
 from srm.domain.moves.gate import MoveStatus, SyncStatus, decide_without_look, is_member_of
 from srm.domain.moves.plan import MovePlan, offsets_to_write
-from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep
+from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep, run_again
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.routing import LEASE_MS, group_subject
 from srm.domain.names.topics import TopicPartition
@@ -316,7 +316,7 @@ def offer_way_out(context: MoveContext, move_id: str) -> Iterator[None]:
         if not progress.is_decided:
             raise with_action(error, way_without_source(context, plan.request)) from error
         sent = f"clients have been sent to {plan.request.target}"
-        again = context.command(f"run --move-id {move_id}")
+        again = run_again(plan.request.flow, move_id)
         raise with_action(error, f"{sent}; '{again}' verifies and reports the move") from error
 
 

@@ -84,9 +84,10 @@ def test_check_shows_flows_warnings_and_what_selects_nothing() -> None:
     assert "offset.lag.max: has no meaning here" in text
     assert (
         "note: us-west->us-east selects no groups in this file; set us-west->us-east.groups = .* "
-        "for all, the default of MirrorMaker 2, or select some with: srm-control groups --source "
-        "us-west --target us-east --add" in text
+        "for all, the default of MirrorMaker 2, or select some with: srm-control groups --config "
+        in text
     )
+    assert " --source us-west --target us-east --add" in text
 
 
 def test_check_notes_that_no_flow_is_enabled(tmp_path: Path) -> None:

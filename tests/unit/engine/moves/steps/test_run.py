@@ -274,7 +274,8 @@ def test_a_target_that_stays_away_after_go_ends_with_where_clients_are(world: Wo
     with pytest.raises(UnavailableError) as raised:
         run_with_an_outage(world, looks=1_000_000)
     assert raised.value.action == (
-        "clients have been sent to B; 'srm failover run --move-id m1' verifies and reports the move"
+        "clients have been sent to B; 'srm failover run --move-id m1 --source P --target B' "
+        "verifies and reports the move"
     )
 
 
