@@ -23,9 +23,9 @@ from typing import Final
 import javaproperties
 
 from srm.config.keys import PROVIDERS_KEY, SPARK_PREFIX
-from srm.config.values import at_place, is_secret, shown
+from srm.config.values import at_place, is_secret, own_problem, shown
 from srm.domain.names.policy import split_patterns
-from srm.errors import ConfigError, SrmError
+from srm.errors import ConfigError
 from srm.files import read_text
 
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
@@ -50,13 +50,8 @@ class Property:
         return f"{path} line {self.line}" if self.line else "override"
 
 
-def parse_properties(
-    text: str, path: str = "", problems: list[SrmError] | None = None
-) -> tuple[Property, ...]:
-    """Parse the syntax of java.util.Properties, comments and continuation lines included.
-
-    ``problems``: collects invalid lines, instead of raising the first one.
-    """
+def parse_properties(text: str, path: str = "") -> tuple[Property, ...]:
+    """Parse the syntax of java.util.Properties, comments and continuation lines included."""
     found, line, at = list[Property](), 1, 0
     try:
         for element in javaproperties.parse(text):
@@ -66,17 +61,15 @@ def parse_properties(
             at += len(element.source)
     except javaproperties.InvalidUEscapeError as error:
         why = f"invalid escape {error.escape}; write \\u with four hexadecimal digits"
-        problem = ConfigError(f"{path} line {line}: {why}".lstrip())
-        if problems is None:
-            raise problem from None
-        problems.append(problem)
+        with own_problem():
+            raise ConfigError(f"{path} line {line}: {why}".lstrip()) from None
         left = "\n" * (line - 1) + text[at:].replace(error.escape, "?", 1)
-        for one in parse_properties(left, path, problems):
+        for one in parse_properties(left, path):
             found.append(replace(one, is_unresolved=True) if one.line == line else one)
     return tuple(found)
 
 
-def read_properties(path: Path, problems: list[SrmError] | None = None) -> tuple[Property, ...]:
+def read_properties(path: Path) -> tuple[Property, ...]:
     r"""Read a file as UTF-8, or as Latin-1 (Java's encoding) where it is not UTF-8."""
     try:
         data = path.read_bytes()
@@ -88,7 +81,7 @@ def read_properties(path: Path, problems: list[SrmError] | None = None) -> tuple
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = data.decode("latin-1")
-    return parse_properties(text, str(path), problems)
+    return parse_properties(text, str(path))
 
 
 def with_overrides(
@@ -170,24 +163,20 @@ def resolve_references(
     lines: Iterable[Property],
     path: str,
     connections: Connections | None = None,
-    problems: list[SrmError] | None = None,
 ) -> tuple[Property, ...]:
     """Replace each reference to a declared provider by the value, each connection by its lines.
 
-    ``problems``: collects references without a value, which remain as written.
+    One without a value is a problem of its own, and remains as written.
     """
     read, lines, found = connections or _default_connections[0], tuple(lines), list[Property]()
-    providers = _declare(lines, path, read, problems)
+    providers = _declare(lines, path, read)
     for line in lines:
-        try:
+        with own_problem():
             found += _connection_lines(_with_value(line, path, providers), path, read)
-        except SrmError as error:
-            if problems is None:
-                raise
-            problems.append(error)
-            # Of a connection, it may be the address that is missing.
-            key = line.key.replace(CONNECTION_KEY, "bootstrap.servers")
-            found.append(replace(line, key=key, is_unresolved=True))
+            continue
+        # Of a connection, it may be the address that is missing.
+        key = line.key.replace(CONNECTION_KEY, "bootstrap.servers")
+        found.append(replace(line, key=key, is_unresolved=True))
     return tuple(found)
 
 
@@ -217,9 +206,7 @@ def _with_value(line: Property, path: str, providers: Mapping[str, _Provider]) -
     return replace(line, value=_REFERENCE.sub(value, line.value)) if providers else line
 
 
-def _declare(
-    lines: tuple[Property, ...], path: str, read: Connections, problems: list[SrmError] | None
-) -> dict[str, _Provider]:
+def _declare(lines: tuple[Property, ...], path: str, read: Connections) -> dict[str, _Provider]:
     def from_connection(name: str, field: str) -> str:
         found = read(name)
         if field not in found:
@@ -244,9 +231,8 @@ def _declare(
             error = ConfigError(
                 f"{path}: {PROVIDERS_KEY} names {name!r}, whose class is not one of {classes}"
             )
-            if problems is None:
+            with own_problem():
                 raise error
-            problems.append(error)
             providers[name] = error
     return providers
 

@@ -72,8 +72,8 @@ def check(
         bool, typer.Option("--online", help="Also check the clusters, as srm doctor does.")
     ] = False,
 ) -> None:
-    file, checks = read_settings(common.config, strict=strict, problems=[]), Checks()
-    resolved = check_file(file, checks)
+    checks = Checks()
+    file, resolved = check_file(common.config, checks, strict=strict)
     if online and resolved is not None:
         check_clusters(resolved, checks)
     report = _report(file, resolved, checks)

@@ -19,7 +19,7 @@ from srm.domain.moves.progress import end_of_pause, run_again
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectKind, Route, group_subject, home_route, subjects_of
 from srm.domain.text.amount import Finding, Reason, amount, moment, problem, some, warning
-from srm.engine.cluster_ports import Cluster, tolerate
+from srm.engine.cluster_ports import answers
 from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.groups.proving import Where, verdicts_of
@@ -83,10 +83,6 @@ def with_action(error: UnavailableError, action: str) -> UnavailableError:
 
 def way_without_source(context: MoveContext, request: MoveRequest) -> str:
     """Return the command that abandons the source if it alone does not answer, else nothing."""
-
-    def answers(cluster: Cluster) -> bool:
-        return tolerate(cluster.topics, f"cluster {cluster.alias}") is not None
-
     if request.is_unplanned or answers(context.source) or not answers(context.target):
         return ""
     command = f"srm failover run --mode unplanned {request.options}"
