@@ -24,6 +24,7 @@ from srm.config.lines import (
     Setting,
     check_settings,
     classify,
+    idle_logins,
     resolve_client,
     resolve_key,
 )
@@ -171,6 +172,7 @@ def understand(
     mistakes, warnings, unknown = check_settings(classified, clusters, path, strict=strict)
     settings = tuple(setting for _, setting in classified if setting is not None)
     literal = tuple(properties.literal_warnings(lines, path))
+    warnings += tuple(idle_logins(settings, clusters, path))
     values.own_problems((*mistakes, *(literal if strict else ())))
     return SettingsFile(path, clusters, settings, (*literal, *warnings), unknown, literal)
 

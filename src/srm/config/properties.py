@@ -16,7 +16,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +28,8 @@ from srm.domain.names.policy import split_patterns
 from srm.errors import ConfigError
 from srm.files import read_text
 
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPABLE: Final = frozenset("\\tnrfu \t\r\n:=#!\"'")
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 
 
@@ -36,12 +38,14 @@ class Property:
     """One ``key = value``; ``line`` is where it starts in the file, 0 for an override.
 
     ``is_unresolved``: the value is not the one that is meant, as part of it has no value.
+    ``dropped``: characters whose backslash Java drops.
     """
 
     key: str
     value: str
     line: int = 0
     is_unresolved: bool = False
+    dropped: tuple[str, ...] = field(default=(), compare=False)
 
     def __repr__(self) -> str:
         return f"Property({self.key!r}, {shown(self.key, self.value)!r}, {self.line})"
@@ -56,7 +60,9 @@ def parse_properties(text: str, path: str = "") -> tuple[Property, ...]:
     try:
         for element in javaproperties.parse(text):
             if isinstance(element, javaproperties.KeyValue):
-                found.append(Property(element.key, element.value.strip(), line))
+                escaped = dict.fromkeys(_ESCAPED.findall(element.source))
+                dropped = tuple(sign for sign in escaped if sign not in _ESCAPABLE)
+                found.append(Property(element.key, element.value.strip(), line, dropped=dropped))
             line += len(_LINE_END.findall(element.source))
             at += len(element.source)
     except javaproperties.InvalidUEscapeError as error:
@@ -109,12 +115,18 @@ def literal_warnings(lines: Iterable[Property], path: str) -> Iterator[str]:
     written = {line.key: line.value for line in lines}
     providers = {*split_patterns(written.get(PROVIDERS_KEY, ""))}
     for line in lines:
+        if line.dropped:
+            signs = ", ".join(f"\\{sign}" for sign in line.dropped)
+            read = "" if is_secret(line.key) else f" and reads {line.value}"
+            yield (
+                f"{line.at(path)}: {line.key}: Java drops the backslash of {signs}{read}; to keep "
+                f"it write \\\\{line.dropped[0]}"
+            )
         if line.key.endswith(_FREE_TEXTS) or line.key.startswith(SPARK_PREFIX):
             continue
         found = _REFERENCE.search(line.value)
         if found and found[1] not in providers:
-            named = ", ".join([*sorted(providers), found[1]])
-            why = f"${{{found[1]}:...}} is not replaced; add {PROVIDERS_KEY} = {named}"
+            why = f"${{{found[1]}:...}} is not replaced; {_declaration(found[1], written)}"
         elif _is_of_shell(line):
             why = f"a shell's variables are not replaced; use ${{env:NAME}}, {PROVIDERS_KEY} = env"
         elif (_BLANKS if is_secret(line.key) else _COMMENT).search(line.value):
@@ -122,6 +134,15 @@ def literal_warnings(lines: Iterable[Property], path: str) -> Iterator[str]:
         else:
             continue
         yield f"{line.at(path)}: {line.key}: {why}"
+
+
+def _declaration(name: str, written: Mapping[str, str]) -> str:
+    """Say how a provider is declared, or which ones there are."""
+    named = ", ".join(sorted({*split_patterns(written.get(PROVIDERS_KEY, "")), name}))
+    if name in _PROVIDERS or f"{PROVIDERS_KEY}.{name}.class" in written:
+        return f"add {PROVIDERS_KEY} = {named}"
+    known = ", ".join(one for one in _PROVIDERS if one != "airflow")
+    return f"srm has no provider of this name; use one of {known}, and {PROVIDERS_KEY} = NAME"
 
 
 def _is_of_shell(line: Property) -> bool:
@@ -137,6 +158,13 @@ CONNECTIONS_VARIABLE: Final = "SRM_CONNECTIONS"
 """JSON of the fields of connections, by id: in an environment they are in no command line."""
 CONNECTION_KEY: Final = "airflow.connection"
 _LOGIN: Final = ("bootstrap.servers", "security.", "sasl.", "ssl.")
+_PROVIDERS: Final = {
+    "file": "FileConfigProvider",
+    "directory": "DirectoryConfigProvider",
+    "env": "EnvVarConfigProvider",
+    "airflow": "",
+}
+"""Java's classes by the usual names of their providers."""
 _REFERENCE: Final = re.compile(r"\$\{([^}:]+):(?:([^}:]*):)?([^}]+)\}")
 
 
@@ -213,12 +241,8 @@ def _declare(lines: tuple[Property, ...], path: str, read: Connections) -> dict[
             raise ConfigError(f"connection {name} has no field {field!r}")
         return found[field]
 
-    known: dict[tuple[str, str], _Provider] = {
-        ("file", "FileConfigProvider"): _from_file,
-        ("directory", "DirectoryConfigProvider"): _from_directory,
-        ("env", "EnvVarConfigProvider"): _from_environment,
-        ("airflow", ""): from_connection,
-    }
+    readers = (_from_file, _from_directory, _from_environment, from_connection)
+    known = dict(zip(_PROVIDERS.items(), readers, strict=True))
     written = {line.key: line.value for line in lines}
     providers: dict[str, _Provider] = {}
     for name in split_patterns(written.get(PROVIDERS_KEY, "")):

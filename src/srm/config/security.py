@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from srm.config.values import at_place, own_problem
+from srm.domain.text.amount import amount
 from srm.errors import ConfigError
 from srm.extras import library
 from srm.files import user_path
@@ -220,7 +221,8 @@ def translate_security(given: Mapping[str, str]) -> dict[str, str]:
             translate(settings)
     for prefix in ("ssl.ca", "https.ca"):
         location = settings.get(f"{prefix}.location", "")
-        with own_problem(), at_place(f"{prefix}.location"):
+        is_store = prefix == "ssl.ca" and "ssl.ca.location" not in given
+        with own_problem(), at_place(f"{'ssl.truststore' if is_store else prefix}.location"):
             if (pem := read_authorities(location)) is not None:
                 del settings[f"{prefix}.location"]
                 settings[f"{prefix}.pem"] = settings.get(f"{prefix}.pem", "") + pem
@@ -383,12 +385,17 @@ def read_authorities(location: str) -> str | None:
     found = dict[str, None]()
     for part in filter(None, map(str.strip, location.split(","))):
         path = user_path(part)
-        inside = sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else []
-        files = inside or ([path] if path.exists() else sorted(path.parent.glob(path.name)))
-        texts = [read_file(str(one)).decode("latin-1") for one in files or [path]]
+        files = sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else []
+        if not path.is_dir():
+            files = [path] if path.exists() else sorted(path.parent.glob(path.name)) or [path]
+        texts = [read_file(str(one)).decode("latin-1") for one in files]
         certificates = _CERTIFICATE_PEM.findall("\n".join(texts))
         if not certificates:
-            raise ConfigError(f"{part}: holds no certificate (PEM); name files such as *.crt")
+            where = f"folder with {amount(len(files), 'file')}" if path.is_dir() else "file"
+            raise ConfigError(
+                f"{part}: {where}, without a certificate (PEM, -----BEGIN CERTIFICATE-----); put "
+                "one there, or name files such as *.crt"
+            )
         found |= dict.fromkeys(certificates)
     return "\n".join(found) + "\n"
 
