@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from itertools import combinations, permutations
@@ -78,14 +79,18 @@ class SettingsFile:
     def resolve(self, name: str, flow: Flow | None = None) -> Resolved:
         return resolve_key(keys.KEYS[name], flow, self.settings)
 
+    def at(self, resolved: Resolved) -> AbstractContextManager[None]:
+        """Begin an error with the line that decides a value."""
+        decided = resolved.trace[-1]
+        line = properties.Property(decided.key, decided.value, decided.line)
+        return values.at_place(line.at(self.path), decided.key)
+
     def value(self, name: str, flow: Flow | None = None) -> Any:
         """Return the value of a key in its type, None where it has none."""
         resolved = self.resolve(name, flow)
         if resolved.value is None:
             return None
-        decided = resolved.trace[-1]
-        line = properties.Property(decided.key, decided.value, decided.line)
-        with values.at_place(line.at(self.path), decided.key):
+        with self.at(resolved):
             return values.parse_value(keys.KEYS[name], resolved.value)
 
 
@@ -216,13 +221,14 @@ def find_problems(
     with values.collect_problems() as of_lines:
         file = read_settings(path, strict=strict)
     with values.collect_problems() as of_values:
-        _try_values(file)
+        try_values(file)
         _try_clients(file, of_values, open_client)
     own = (error for error in of_values if not _is_of_unresolved(file, str(error)))
     return file, tuple({str(error): error for error in (*of_lines, *own)}.values())
 
 
-def _try_values(file: SettingsFile) -> None:
+def try_values(file: SettingsFile) -> None:
+    """Resolve each value, each as a part of its own (:func:`values.own_problem`)."""
     attempts: list[Callable[[], object]] = [partial(_servers, file, one) for one in file.clusters]
     for flow in file.flows:
         attempts += [partial(file.value, key.name, flow) for key in keys.FLOW_KEYS]
@@ -268,8 +274,7 @@ def _is_readable(file: SettingsFile, resolved: Resolved, folder: Path = Path()) 
         return True
     if names_several(resolved.value) or Path(resolved.value).is_dir():
         return True
-    decided = resolved.trace[-1]
-    with values.own_problem(), values.at_place(f"{file.path} line {decided.line}", decided.key):
+    with values.own_problem(), file.at(resolved):
         read_file(str(folder / user_path(resolved.value)))
         return True
     return False

@@ -37,6 +37,8 @@ _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 class Property:
     """One ``key = value``; ``line`` is where it starts in the file, 0 for an override.
 
+    -1: line of a file that was translated, in which it has no line.
+
     ``is_unresolved``: the value is not the one that is meant, as part of it has no value.
     ``dropped``: characters whose backslash Java drops.
     """
@@ -51,6 +53,8 @@ class Property:
         return f"Property({self.key!r}, {shown(self.key, self.value)!r}, {self.line})"
 
     def at(self, path: str) -> str:
+        if self.line < 0:
+            return path
         return f"{path} line {self.line}" if self.line else "override"
 
 
@@ -73,6 +77,11 @@ def parse_properties(text: str, path: str = "") -> tuple[Property, ...]:
         for one in parse_properties(left, path):
             found.append(replace(one, is_unresolved=True) if one.line == line else one)
     return tuple(found)
+
+
+def parse_translated(text: str) -> tuple[Property, ...]:
+    """Parse a text that was made of another file: its line numbers say nothing."""
+    return tuple(replace(line, line=-1) for line in parse_properties(text))
 
 
 def read_properties(path: Path) -> tuple[Property, ...]:
