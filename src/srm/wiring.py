@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from srm import __version__, patience
 from srm.clock import now_ms
-from srm.config.loader import file_to_name
 from srm.config.model import ClusterClients, Config, FlowConfig
 from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Cluster, away_cluster, cluster_ids, tolerate
@@ -203,8 +202,6 @@ def _move_context(
         flow_context(forward, source, target, config.cluster_clients(forward.flow.target)),
         flow_context(reverse, target, source, config.cluster_clients(forward.flow.source)),
         notary=notary(config),
-        file=file_to_name(config.path),
-        clusters=len(config.clusters),
     )
 
 

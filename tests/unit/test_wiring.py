@@ -60,15 +60,6 @@ def test_a_flow_that_is_not_configured_is_named(config):
         pass
 
 
-def test_a_move_names_its_file_where_a_command_does_not_find_it(config, monkeypatch):
-    with open_move(config, "P", "B") as context:
-        assert context.file == config.path
-
-    monkeypatch.setenv("SRM_CONFIG", config.path)
-    with open_move(config, "P", "B") as context:
-        assert context.file == ""
-
-
 def test_calls_of_a_flow_take_as_long_as_its_file_permits(tmp_path):
     path = tmp_path / "srm.properties"
     path.write_text(f"{FILE}P->B.admin.timeout.ms = 300\n", encoding="utf-8")

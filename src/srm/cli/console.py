@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
+import shlex
 import signal
 import socket
 import sys
@@ -19,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
@@ -37,13 +39,24 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from srm.cli.commands import Entry
     from srm.config.model import Config
+
+named_file = list[Path]()
+"""Properties file of this command, if the operator named one."""
+
+
+def remember_file(config: Path | None) -> Path | None:
+    named_file[:] = [config] if config is not None else named_file
+    return config
+
 
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
         "--config",
         "-c",
+        callback=remember_file,
         metavar="FILE",
         help="Properties file; default: $SRM_CONFIG, then ./srm.properties.",
     ),
@@ -118,7 +131,11 @@ class ConnectionOptions:
 
     config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Properties file of srm, or client settings."),
+        typer.Option(
+            metavar="FILE",
+            callback=remember_file,
+            help="Properties file of srm, or client settings.",
+        ),
     ] = None
     bootstrap_servers: Annotated[
         str | None,
@@ -205,7 +222,53 @@ def open_console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     wraps = (sys.stderr if stderr else sys.stdout).isatty()
-    return Console(width=None if wraps else _UNWRAPPED, stderr=stderr)
+    return _naming(Console(width=None if wraps else _UNWRAPPED, stderr=stderr))
+
+
+def _naming(console: Console) -> Console:
+    """Let a console name the operator's file in all commands that it prints, also in tables."""
+    if file := _file():
+        from srm.pages.tables import Insertion
+
+        console.push_render_hook(Insertion(_commands(), file))
+    return console
+
+
+_WITHOUT_FILE: Final = (
+    *("srm demo", "srm stack up", "srm stack down", "srm stack status", "srm init"),
+    *("srm config import", "srm follow", "srm schema", "srm completion", "srm-service password"),
+)
+"""Commands that read no properties file."""
+
+
+@cache
+def _commands() -> re.Pattern[str]:
+    from srm.cli.commands import PROGRAMS
+
+    def paths(name: str, entry: Entry) -> Iterator[str]:
+        for word, one in entry.commands.items():
+            yield from paths(f"{name} {word}", one)
+        if entry.target or entry.default:
+            yield name
+
+    known = (path for name, entry in PROGRAMS.items() for path in paths(name, entry))
+    words = "|".join(re.escape(path) for path in known if path not in _WITHOUT_FILE)
+    return re.compile(rf"(?<![\w./-])(?:{words})(?![\w-]| --config )")
+
+
+def _file() -> str:
+    if not named_file:
+        return ""
+    from srm.config.loader import file_to_name
+
+    file = file_to_name(str(named_file[0]))
+    return file and f" --config {shlex.quote(file)}"
+
+
+def name_file(text: str) -> str:
+    """Let the commands in a text name the operator's properties file, if they have to."""
+    file = _file()
+    return _commands().sub(lambda found: found[0] + file, text) if file else text
 
 
 def run_cli(app: typer.Typer) -> NoReturn:
@@ -236,6 +299,7 @@ def run_cli(app: typer.Typer) -> NoReturn:
 def _fail(error: Exception, *, as_json: bool) -> NoReturn:
     logging.getLogger(__name__).debug("failed", exc_info=error)
     name, what, action, code = _parts(error)
+    what, action = map(name_file, (what, action))
     if as_json:
         parts = {"type": name, "message": what, "action": action, "exit_code": code}
         text = json.dumps({"error": parts}, ensure_ascii=False) + "\n"
@@ -333,7 +397,7 @@ def _watch_json(look: Callable[[], Looked], seconds: float) -> None:
             write_document(document(found.value) + "\n")
             sys.stdout.flush()
         if error:
-            sys.stderr.write(f"srm: {error}\n")
+            sys.stderr.write(f"srm: {name_file(error)}\n")
 
 
 def _watch_plain(look: Callable[[], Looked], seconds: float, console: Console) -> None:
@@ -393,7 +457,7 @@ def _drawn(found: Looked, console: Console) -> Text:
         force_terminal=True,
         color_system="auto" if console.color_system else None,
     )
-    found.render(paper)
+    found.render(_naming(paper))
     # Rows of tables fit already; lines of text are as long as they are, and are wrapped here.
     return Text.from_ansi(out.getvalue().rstrip("\n"), overflow="fold")
 

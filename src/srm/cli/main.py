@@ -265,6 +265,7 @@ class ProgramOptions:
 
     def apply(self, context: typer.Context) -> None:
         """Set them for the process, and for the clusters that the command opens."""
+        console.named_file.clear()
         console.set_debug(enabled=self.debug)
         context.with_resource(patience.limit(self.timeout))
 
@@ -297,6 +298,7 @@ def control_root(
     context: typer.Context, options: ProgramOptions, connection: console.ConnectionOptions
 ) -> None:
     options.apply(context)
+    console.remember_file(connection.config)
     context.obj = connection
 
 

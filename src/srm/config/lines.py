@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
-from typing import Final, Literal, cast
+from itertools import product
+from typing import Final, Literal, cast, get_args
 
 from srm.config import keys
 from srm.config.model import ClientKind
 from srm.config.properties import Property
 from srm.config.security import describe_tls_limits
 from srm.config.values import shown
+from srm.domain.names.policy import split_patterns
 from srm.domain.names.topics import Flow
 
 Side = Literal["source", "target"]
@@ -387,4 +389,44 @@ def _key_warning(setting: Setting) -> str:
         return f"has no effect here; write it for a flow: A->B.{key.name}"
     if key.scope == "file" and setting.level is not Level.GLOBAL:
         return f"has no effect here; write {key.name} without a prefix"
+    return _list_warning(setting.written.value) if key.kind in {"list", "regexes"} else ""
+
+
+def _list_warning(value: str) -> str:
+    """Say which signs belong to names of a list, though they were meant around or between them."""
+    for entry in split_patterns(value):
+        if entry[0] in "\"'" or entry[-1] in "\"'":
+            return f"quotes belong to the entry {entry}; remove them"
+        if ";" in entry:
+            return f"; belongs to the entry {entry}; separate entries by commas"
     return ""
+
+
+def idle_logins(settings: Collection[Setting], clusters: Iterable[str], path: str) -> Iterator[str]:
+    """Yield a line for the settings of a login, or of TLS, that the protocol of no client uses."""
+    idle, used = dict[tuple[str, str], dict[str, int]](), set[str]()
+    for alias, kind in product(clusters, get_args(ClientKind)):
+        found = resolve_client(alias, kind, settings)
+        named = found.pop("security.protocol", None)
+        protocol = ((named and named.value) or "PLAINTEXT").upper()
+        for name, resolved in found.items():
+            part = next((part for start, part in _NEEDED.items() if name.startswith(start)), "")
+            at = resolved.trace[-1]
+            if part in protocol:
+                used.add(at.key)
+            elif at.value:
+                idle.setdefault((alias, part), {})[at.key] = at.line
+    for (alias, part), lines in idle.items():
+        if left := {key: line for key, line in lines.items() if key not in used}:
+            yield (
+                f"{path} line {min(left.values())}: {', '.join(left)}: no effect without {part} in "
+                f"security.protocol; set {alias}.security.protocol = {_EXAMPLES[part]}"
+            )
+
+
+_EXAMPLES: Final = {"SASL": "SASL_SSL", "SSL": "SSL, or SASL_SSL"}
+_NEEDED: Final = {
+    **dict.fromkeys(("sasl.mechanism", "sasl.jaas", "sasl.username", "sasl.password"), "SASL"),
+    **dict.fromkeys(("ssl.truststore.loc", "ssl.keystore.loc", "ssl.ca.", "ssl.cert"), "SSL"),
+}
+"""Beginnings of settings with a part of the security protocols that use them."""

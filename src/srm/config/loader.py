@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from functools import cache, partial
 from itertools import combinations, permutations
@@ -24,16 +25,16 @@ from srm.config.lines import (
     Setting,
     check_settings,
     classify,
+    idle_logins,
     resolve_client,
     resolve_key,
 )
-from srm.config.security import names_several, translate_security
+from srm.config.security import names_several, read_file, translate_security
 from srm.domain.moves.routing import ROUTING_ALONE, in_order
 from srm.domain.names.flow_topics import FlowTopics
 from srm.domain.names.policy import NameFilter, ReplicationPolicy, split_patterns
 from srm.domain.names.record_headers import RecordSettings, parse_overrides
 from srm.domain.names.topics import Flow
-from srm.domain.text.amount import reasons_text
 from srm.errors import ConfigError, SrmError
 from srm.files import is_file, user_path
 
@@ -47,11 +48,11 @@ _NAMING: Final = re.compile(rf"({_ALIAS.pattern})(?:\.bootstrap\.servers|->({_AL
 _RESERVED: Final = frozenset(
     {"workers", "connectors", "consumer", "producer", "admin", "stack", "service", "spark"}
 )
-_SHOWN: Final = 3
 _LONGEST_MS: Final = 300_000
 """Upper limit of librdkafka's socket.timeout.ms."""
 _STORES: Final = ("ssl.keystore.", "ssl.truststore.")
 _FLOW_FIELDS: Final = frozenset(field.name for field in fields(model.FlowConfig))
+_REPORT_KEY: Final = "report.signing.key.location"
 _POLICY: Final = "replication.policy.class"
 _SERVER: Final = re.compile(r"(?:\w+://)?(\[[0-9a-fA-F:.%]+\]|[^:/\s]+):(\d{1,5})")
 
@@ -61,7 +62,6 @@ class SettingsFile:
     """A properties file whose lines were understood; one of the ``warnings`` lists unknown keys.
 
     ``literal``: those of values that are used as written, though they look like references.
-    ``problems``: mistakes in its lines, if these were collected.
     """
 
     path: str
@@ -70,7 +70,6 @@ class SettingsFile:
     warnings: tuple[str, ...]
     unknown: int = 0
     literal: tuple[str, ...] = ()
-    problems: tuple[SrmError, ...] = ()
 
     @property
     def flows(self) -> tuple[Flow, ...]:
@@ -80,14 +79,18 @@ class SettingsFile:
     def resolve(self, name: str, flow: Flow | None = None) -> Resolved:
         return resolve_key(keys.KEYS[name], flow, self.settings)
 
+    def at(self, resolved: Resolved) -> AbstractContextManager[None]:
+        """Begin an error with the line that decides a value."""
+        decided = resolved.trace[-1]
+        line = properties.Property(decided.key, decided.value, decided.line)
+        return values.at_place(line.at(self.path), decided.key)
+
     def value(self, name: str, flow: Flow | None = None) -> Any:
         """Return the value of a key in its type, None where it has none."""
         resolved = self.resolve(name, flow)
         if resolved.value is None:
             return None
-        decided = resolved.trace[-1]
-        line = properties.Property(decided.key, decided.value, decided.line)
-        with values.at_place(line.at(self.path), decided.key):
+        with self.at(resolved):
             return values.parse_value(keys.KEYS[name], resolved.value)
 
 
@@ -153,39 +156,30 @@ def read_settings(
     *,
     strict: bool = False,
     connections: properties.Connections | None = None,
-    problems: list[SrmError] | None = None,
 ) -> SettingsFile:
     """Read a properties file and understand each line, without building a Config.
 
     With ``strict`` every unknown key is an error, else only one that nearly is one of srm's.
-    ``problems``: collects mistakes in lines, instead of raising the first ones.
     """
     file = find_config(path)
-    lines = properties.with_overrides(properties.read_properties(file, problems), overrides)
-    resolved = properties.resolve_references(lines, str(file), connections, problems)
-    return understand(resolved, str(file), strict=strict, problems=problems)
+    lines = properties.with_overrides(properties.read_properties(file), overrides)
+    resolved = properties.resolve_references(lines, str(file), connections)
+    return understand(resolved, str(file), strict=strict)
 
 
 def understand(
-    lines: Iterable[properties.Property],
-    path: str,
-    *,
-    strict: bool = False,
-    problems: list[SrmError] | None = None,
+    lines: Iterable[properties.Property], path: str, *, strict: bool = False
 ) -> SettingsFile:
     """Classify lines that were read from ``path``; for the others see :func:`read_settings`."""
     lines = tuple(lines)
-    clusters = _clusters(lines, path, problems)
+    clusters = _clusters(lines, path)
     classified = [(line, classify(line, clusters)) for line in lines]
     mistakes, warnings, unknown = check_settings(classified, clusters, path, strict=strict)
     settings = tuple(setting for _, setting in classified if setting is not None)
     literal = tuple(properties.literal_warnings(lines, path))
-    if problems is not None:
-        problems += map(ConfigError, mistakes)
-    elif mistakes := (*mistakes, *(literal if strict else ())):
-        raise ConfigError(reasons_text(mistakes, _SHOWN))
-    found = tuple(problems or ())
-    return SettingsFile(path, clusters, settings, (*literal, *warnings), unknown, literal, found)
+    warnings += tuple(idle_logins(settings, clusters, path))
+    values.own_problems((*mistakes, *(literal if strict else ())))
+    return SettingsFile(path, clusters, settings, (*literal, *warnings), unknown, literal)
 
 
 def build_config(file: SettingsFile, *, stores: bool = True) -> model.Config:
@@ -214,38 +208,76 @@ def build_config(file: SettingsFile, *, stores: bool = True) -> model.Config:
 
 
 def find_problems(
-    file: SettingsFile, open_client: Callable[[str, values.ClientProperties], object]
-) -> tuple[SrmError, ...]:
-    """Return all that is wrong with an understood file, each cause once, of which a build has one.
+    path: Path | None,
+    open_client: Callable[[str, values.ClientProperties, bool], object],
+    *,
+    strict: bool = False,
+) -> tuple[SettingsFile, tuple[SrmError, ...]]:
+    """Read a file; return all that is wrong with it, each cause once.
 
-    ``open_client`` opens the files that the properties of a client name.
+    ``open_client`` reads the properties of a client of a cluster, and opens the files that they
+    name unless these had a problem already.
     """
-    found = {str(error): error for error in file.problems}
+    with values.collect_problems() as of_lines:
+        file = read_settings(path, strict=strict)
+    with values.collect_problems() as of_values:
+        try_values(file)
+        _try_clients(file, of_values, open_client)
+    own = (error for error in of_values if not _is_of_unresolved(file, str(error)))
+    return file, tuple({str(error): error for error in (*of_lines, *own)}.values())
 
-    def attempt(act: Callable[[], object]) -> None:
-        try:
-            act()
-        except SrmError as error:
-            if not _is_of_unresolved(file, str(error)):
-                found.setdefault(str(error), error)
 
-    opened: list[values.ClientProperties] = []
+def try_values(file: SettingsFile) -> None:
+    """Resolve each value, each as a part of its own (:func:`values.own_problem`)."""
+    attempts: list[Callable[[], object]] = [partial(_servers, file, one) for one in file.clusters]
+    for flow in file.flows:
+        attempts += [partial(file.value, key.name, flow) for key in keys.FLOW_KEYS]
+        attempts += [partial(part, file, flow) for part in (_policy, _filters, _redirect)]
+    attempts += [partial(file.value, key.name) for key in keys.FILE_KEYS]
+    attempts += [partial(_open, file, key.name) for key in keys.FILE_KEYS]
+    attempts.append(partial(build_config, file, stores=False))
+    for attempt in attempts:
+        with values.own_problem():
+            attempt()
 
-    def try_client(alias: str, kind: model.ClientKind, flow: Flow | None) -> None:
-        client = values.ClientProperties(_client(file, alias, kind, flow, stores=True))
-        if client not in opened:
-            opened.append(client)
-            open_client(alias, client)
 
+def _try_clients(
+    file: SettingsFile,
+    problems: list[SrmError],
+    open_client: Callable[[str, values.ClientProperties, bool], object],
+) -> None:
+    tried: list[values.ClientProperties] = []
     for flow in (None, *file.flows):
         for alias in file.clusters if flow is None else (flow.source, flow.target):
-            attempt(partial(_servers, file, alias))
             for kind in model.CLIENT_KINDS:
-                attempt(partial(try_client, alias, kind, flow))
-        for key in keys.FLOW_KEYS if flow is not None else ():
-            attempt(partial(file.value, key.name, flow))
-    attempt(partial(build_config, file))
-    return tuple(found.values())
+                before = len(problems)
+                found = resolve_client(alias, kind, file.settings, flow).values()
+                unread = frozenset(one.name for one in found if not _is_readable(file, one))
+                with values.own_problem():
+                    given = _client(file, alias, kind, flow, stores=True, without=unread)
+                    client = values.ClientProperties(given)
+                    if client not in tried:
+                        tried.append(client)
+                        open_client(alias, client, len(problems) == before)
+
+
+def _open(file: SettingsFile, name: str) -> None:
+    """Read the file that a key names, relative to the folder of the properties file."""
+    if _is_readable(file, file.resolve(name), Path(file.path).parent) and name == _REPORT_KEY:
+        with values.at_place(file.path):
+            _report_key(file).read()
+
+
+def _is_readable(file: SettingsFile, resolved: Resolved, folder: Path = Path()) -> bool:
+    """Return whether the file that a setting names can be read, and collect why not."""
+    if not resolved.name.endswith(".location") or not resolved.value:
+        return True
+    if names_several(resolved.value) or Path(resolved.value).is_dir():
+        return True
+    with values.own_problem(), file.at(resolved):
+        read_file(str(folder / user_path(resolved.value)))
+        return True
+    return False
 
 
 def _is_of_unresolved(file: SettingsFile, error: str) -> bool:
@@ -288,7 +320,7 @@ def _service(file: SettingsFile) -> model.ServiceSettings:
 
 
 def _report_key(file: SettingsFile) -> model.ReportKey:
-    location = file.resolve("report.signing.key.location").value
+    location = file.resolve(_REPORT_KEY).value
     if not location:
         return model.ReportKey()
     path = Path(file.path).parent / user_path(location)
@@ -310,9 +342,7 @@ def target_only(flow: Flow, lines: Iterable[properties.Property], path: str) -> 
     )
 
 
-def _clusters(
-    lines: tuple[properties.Property, ...], path: str, problems: list[SrmError] | None
-) -> tuple[str, ...]:
+def _clusters(lines: tuple[properties.Property, ...], path: str) -> tuple[str, ...]:
     """Return the aliases; without their line those that other lines name, with a problem."""
     named = [line for line in lines if line.key == "clusters"]
     clusters, error = tuple(dict.fromkeys(split_patterns(named[-1].value))) if named else (), None
@@ -331,9 +361,8 @@ def _clusters(
                 f"digits, - and _, and none of {', '.join(sorted(_RESERVED))}"
             )
     if error is not None:
-        if problems is None:
+        with values.own_problem():
             raise error
-        problems.append(error)
     return clusters
 
 
@@ -571,11 +600,13 @@ def _client(
     flow: Flow | None = None,
     *,
     stores: bool = False,
+    without: Collection[str] = (),
 ) -> dict[str, str]:
     given = {
         name: resolved.value
         for name, resolved in resolve_client(alias, kind, file.settings, flow).items()
         if keys.CLIENT_KEYS[name].librdkafka is not None and resolved.value is not None
+        if name not in without
         if stores
         or not (
             name.startswith(_STORES)

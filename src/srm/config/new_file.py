@@ -18,9 +18,14 @@ from javaproperties import join_key_value
 
 from srm.config.keys import KEYS, PROVIDERS_KEY, find_key
 from srm.config.lines import resolve_client, transforms_refusal
-from srm.config.loader import SettingsFile, build_config, understand
-from srm.config.properties import Property, parse_properties, read_properties
-from srm.config.values import at_place, is_secret, shown
+from srm.config.loader import SettingsFile, build_config, try_values, understand
+from srm.config.properties import (
+    Property,
+    parse_properties,
+    parse_translated,
+    read_properties,
+)
+from srm.config.values import at_place, collect_problems, is_secret, own_problems, shown
 from srm.domain.names import java_pattern
 from srm.domain.names.policy import split_patterns
 from srm.errors import ConfigError, StackError, UsageError
@@ -66,10 +71,12 @@ def render(sections: Iterable[Section], path: str) -> str:
     # A login module is parsed, so only its resolved value can be checked; stores likewise.
     known = (
         line
-        for line in parse_properties(text)
+        for line in parse_translated(text)
         if not (line.key.endswith("sasl.jaas.config") and _REFERENCE.match(line.value))
     )
-    build_config(understand(known, path), stores=False)
+    with collect_problems() as problems:
+        try_values(understand(known, path))
+    own_problems([*dict.fromkeys(map(str, problems))])
     return text
 
 
@@ -434,6 +441,8 @@ def _add_transforms(found: _Imported, flow: str, config: Mapping[str, Any]) -> N
         instead = "use srm config import --without-transforms"
         raise ConfigError(f"{key}: {transforms_refusal(names, instead)}")
     else:
+        what = "predicates" if kind == "predicates" else "copies are not renamed or changed by"
+        found.notes.append(f"{key}: left out: {what} {names}")
         return
     found.left = {one: why for one, why in found.left.items() if not one.startswith(key)}
     found.notes.append(f"{key}: {names} became replication.policy.class")

@@ -16,18 +16,20 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 import javaproperties
 
 from srm.config.keys import PROVIDERS_KEY, SPARK_PREFIX
-from srm.config.values import at_place, is_secret, shown
+from srm.config.values import at_place, is_secret, own_problem, shown
 from srm.domain.names.policy import split_patterns
-from srm.errors import ConfigError, SrmError
+from srm.errors import ConfigError
 from srm.files import read_text
 
+_ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPABLE: Final = frozenset("\\tnrfu \t\r\n:=#!\"'")
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 
 
@@ -35,48 +37,54 @@ _LINE_END: Final = re.compile(r"\r\n|\r|\n")
 class Property:
     """One ``key = value``; ``line`` is where it starts in the file, 0 for an override.
 
+    -1: line of a file that was translated, in which it has no line.
+
     ``is_unresolved``: the value is not the one that is meant, as part of it has no value.
+    ``dropped``: characters whose backslash Java drops.
     """
 
     key: str
     value: str
     line: int = 0
     is_unresolved: bool = False
+    dropped: tuple[str, ...] = field(default=(), compare=False)
 
     def __repr__(self) -> str:
         return f"Property({self.key!r}, {shown(self.key, self.value)!r}, {self.line})"
 
     def at(self, path: str) -> str:
+        if self.line < 0:
+            return path
         return f"{path} line {self.line}" if self.line else "override"
 
 
-def parse_properties(
-    text: str, path: str = "", problems: list[SrmError] | None = None
-) -> tuple[Property, ...]:
-    """Parse the syntax of java.util.Properties, comments and continuation lines included.
-
-    ``problems``: collects invalid lines, instead of raising the first one.
-    """
+def parse_properties(text: str, path: str = "") -> tuple[Property, ...]:
+    """Parse the syntax of java.util.Properties, comments and continuation lines included."""
     found, line, at = list[Property](), 1, 0
     try:
         for element in javaproperties.parse(text):
             if isinstance(element, javaproperties.KeyValue):
-                found.append(Property(element.key, element.value.strip(), line))
+                escaped = dict.fromkeys(_ESCAPED.findall(element.source))
+                dropped = tuple(sign for sign in escaped if sign not in _ESCAPABLE)
+                found.append(Property(element.key, element.value.strip(), line, dropped=dropped))
             line += len(_LINE_END.findall(element.source))
             at += len(element.source)
     except javaproperties.InvalidUEscapeError as error:
         why = f"invalid escape {error.escape}; write \\u with four hexadecimal digits"
-        problem = ConfigError(f"{path} line {line}: {why}".lstrip())
-        if problems is None:
-            raise problem from None
-        problems.append(problem)
+        with own_problem():
+            raise ConfigError(f"{path} line {line}: {why}".lstrip()) from None
         left = "\n" * (line - 1) + text[at:].replace(error.escape, "?", 1)
-        for one in parse_properties(left, path, problems):
+        for one in parse_properties(left, path):
             found.append(replace(one, is_unresolved=True) if one.line == line else one)
     return tuple(found)
 
 
-def read_properties(path: Path, problems: list[SrmError] | None = None) -> tuple[Property, ...]:
+def parse_translated(text: str) -> tuple[Property, ...]:
+    """Parse a text that was made of another file: its line numbers say nothing."""
+    return tuple(replace(line, line=-1) for line in parse_properties(text))
+
+
+def read_properties(path: Path) -> tuple[Property, ...]:
     r"""Read a file as UTF-8, or as Latin-1 (Java's encoding) where it is not UTF-8."""
     try:
         data = path.read_bytes()
@@ -88,7 +96,7 @@ def read_properties(path: Path, problems: list[SrmError] | None = None) -> tuple
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         text = data.decode("latin-1")
-    return parse_properties(text, str(path), problems)
+    return parse_properties(text, str(path))
 
 
 def with_overrides(
@@ -116,12 +124,18 @@ def literal_warnings(lines: Iterable[Property], path: str) -> Iterator[str]:
     written = {line.key: line.value for line in lines}
     providers = {*split_patterns(written.get(PROVIDERS_KEY, ""))}
     for line in lines:
+        if line.dropped:
+            signs = ", ".join(f"\\{sign}" for sign in line.dropped)
+            read = "" if is_secret(line.key) else f" and reads {line.value}"
+            yield (
+                f"{line.at(path)}: {line.key}: Java drops the backslash of {signs}{read}; to keep "
+                f"it write \\\\{line.dropped[0]}"
+            )
         if line.key.endswith(_FREE_TEXTS) or line.key.startswith(SPARK_PREFIX):
             continue
         found = _REFERENCE.search(line.value)
         if found and found[1] not in providers:
-            named = ", ".join([*sorted(providers), found[1]])
-            why = f"${{{found[1]}:...}} is not replaced; add {PROVIDERS_KEY} = {named}"
+            why = f"${{{found[1]}:...}} is not replaced; {_declaration(found[1], written)}"
         elif _is_of_shell(line):
             why = f"a shell's variables are not replaced; use ${{env:NAME}}, {PROVIDERS_KEY} = env"
         elif (_BLANKS if is_secret(line.key) else _COMMENT).search(line.value):
@@ -129,6 +143,15 @@ def literal_warnings(lines: Iterable[Property], path: str) -> Iterator[str]:
         else:
             continue
         yield f"{line.at(path)}: {line.key}: {why}"
+
+
+def _declaration(name: str, written: Mapping[str, str]) -> str:
+    """Say how a provider is declared, or which ones there are."""
+    named = ", ".join(sorted({*split_patterns(written.get(PROVIDERS_KEY, "")), name}))
+    if name in _PROVIDERS or f"{PROVIDERS_KEY}.{name}.class" in written:
+        return f"add {PROVIDERS_KEY} = {named}"
+    known = ", ".join(one for one in _PROVIDERS if one != "airflow")
+    return f"srm has no provider of this name; use one of {known}, and {PROVIDERS_KEY} = NAME"
 
 
 def _is_of_shell(line: Property) -> bool:
@@ -144,6 +167,13 @@ CONNECTIONS_VARIABLE: Final = "SRM_CONNECTIONS"
 """JSON of the fields of connections, by id: in an environment they are in no command line."""
 CONNECTION_KEY: Final = "airflow.connection"
 _LOGIN: Final = ("bootstrap.servers", "security.", "sasl.", "ssl.")
+_PROVIDERS: Final = {
+    "file": "FileConfigProvider",
+    "directory": "DirectoryConfigProvider",
+    "env": "EnvVarConfigProvider",
+    "airflow": "",
+}
+"""Java's classes by the usual names of their providers."""
 _REFERENCE: Final = re.compile(r"\$\{([^}:]+):(?:([^}:]*):)?([^}]+)\}")
 
 
@@ -170,24 +200,20 @@ def resolve_references(
     lines: Iterable[Property],
     path: str,
     connections: Connections | None = None,
-    problems: list[SrmError] | None = None,
 ) -> tuple[Property, ...]:
     """Replace each reference to a declared provider by the value, each connection by its lines.
 
-    ``problems``: collects references without a value, which remain as written.
+    One without a value is a problem of its own, and remains as written.
     """
     read, lines, found = connections or _default_connections[0], tuple(lines), list[Property]()
-    providers = _declare(lines, path, read, problems)
+    providers = _declare(lines, path, read)
     for line in lines:
-        try:
+        with own_problem():
             found += _connection_lines(_with_value(line, path, providers), path, read)
-        except SrmError as error:
-            if problems is None:
-                raise
-            problems.append(error)
-            # Of a connection, it may be the address that is missing.
-            key = line.key.replace(CONNECTION_KEY, "bootstrap.servers")
-            found.append(replace(line, key=key, is_unresolved=True))
+            continue
+        # Of a connection, it may be the address that is missing.
+        key = line.key.replace(CONNECTION_KEY, "bootstrap.servers")
+        found.append(replace(line, key=key, is_unresolved=True))
     return tuple(found)
 
 
@@ -217,21 +243,15 @@ def _with_value(line: Property, path: str, providers: Mapping[str, _Provider]) -
     return replace(line, value=_REFERENCE.sub(value, line.value)) if providers else line
 
 
-def _declare(
-    lines: tuple[Property, ...], path: str, read: Connections, problems: list[SrmError] | None
-) -> dict[str, _Provider]:
+def _declare(lines: tuple[Property, ...], path: str, read: Connections) -> dict[str, _Provider]:
     def from_connection(name: str, field: str) -> str:
         found = read(name)
         if field not in found:
             raise ConfigError(f"connection {name} has no field {field!r}")
         return found[field]
 
-    known: dict[tuple[str, str], _Provider] = {
-        ("file", "FileConfigProvider"): _from_file,
-        ("directory", "DirectoryConfigProvider"): _from_directory,
-        ("env", "EnvVarConfigProvider"): _from_environment,
-        ("airflow", ""): from_connection,
-    }
+    readers = (_from_file, _from_directory, _from_environment, from_connection)
+    known = dict(zip(_PROVIDERS.items(), readers, strict=True))
     written = {line.key: line.value for line in lines}
     providers: dict[str, _Provider] = {}
     for name in split_patterns(written.get(PROVIDERS_KEY, "")):
@@ -244,9 +264,8 @@ def _declare(
             error = ConfigError(
                 f"{path}: {PROVIDERS_KEY} names {name!r}, whose class is not one of {classes}"
             )
-            if problems is None:
+            with own_problem():
                 raise error
-            problems.append(error)
             providers[name] = error
     return providers
 

@@ -21,7 +21,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from srm.config.values import at_place
+from srm.config.values import at_place, own_problem
+from srm.domain.text.amount import amount
 from srm.errors import ConfigError
 from srm.extras import library
 from srm.files import user_path
@@ -57,12 +58,12 @@ def read_jks(location: str, password: str, key_password: str | None = None) -> J
     ``password``: of the store; empty to read it unchecked.
     ``key_password``: of its key, empty for that of the store; None to leave the key out.
     """
-    return _jks(location, _content(location), password, key_password)
+    return _jks(location, read_file(location), password, key_password)
 
 
 def read_trusted(location: str, password: str) -> str:
     """Return the certificates of a trust store, of the format JKS or PKCS12, as PEM text."""
-    content = _content(location)
+    content = read_file(location)
     store = _jks(location, content, password)
     found = _pkcs12(location, content, password) if store is None else store.certificates
     if not found:
@@ -70,7 +71,8 @@ def read_trusted(location: str, password: str) -> str:
     return found
 
 
-def _content(location: str) -> bytes:
+def read_file(location: str) -> bytes:
+    """Return the content of a file that a setting names."""
     try:
         return Path(location).read_bytes()
     except OSError as error:
@@ -214,12 +216,13 @@ def translate_security(given: Mapping[str, str]) -> dict[str, str]:
     replication wins over the ``sasl.jaas.config`` of all clusters.
     """
     settings = dict(given)
-    _translate_tls_limits(settings)
-    _translate_keystore(settings)
-    _translate_truststore(settings)
+    for translate in (_translate_tls_limits, _translate_keystore, _translate_truststore):
+        with own_problem():
+            translate(settings)
     for prefix in ("ssl.ca", "https.ca"):
         location = settings.get(f"{prefix}.location", "")
-        with at_place(f"{prefix}.location"):
+        is_store = prefix == "ssl.ca" and "ssl.ca.location" not in given
+        with own_problem(), at_place(f"{'ssl.truststore' if is_store else prefix}.location"):
             if (pem := read_authorities(location)) is not None:
                 del settings[f"{prefix}.location"]
                 settings[f"{prefix}.pem"] = settings.get(f"{prefix}.pem", "") + pem
@@ -256,9 +259,11 @@ def _translate_tls_limits(settings: dict[str, str]) -> None:
         named = _words(enabled)
         versions &= set(named)
         if not versions or not {*named} <= {*_VERSIONS, *_OLD_VERSIONS}:
-            raise ConfigError(
-                f"ssl.enabled.protocols: {enabled!r} must name TLSv1.2, TLSv1.3 or both"
-            )
+            with own_problem():
+                raise ConfigError(
+                    f"ssl.enabled.protocols: {enabled!r} must name TLSv1.2, TLSv1.3 or both"
+                )
+            versions = set(_VERSIONS)
     earlier = [_openssl_name(suite) for suite in suites if suite not in _SUITES_1_3]
     if _is_java(suites):
         versions -= {"TLSv1.2"} if not earlier else set()
@@ -297,9 +302,10 @@ def _openssl_name(suite: str) -> str:
         try:
             ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).set_ciphers(name)
         except ssl.SSLError:
-            raise ConfigError(
-                f"ssl.cipher.suites: OpenSSL has no suite {suite}; remove it from the list"
-            ) from None
+            with own_problem():
+                raise ConfigError(
+                    f"ssl.cipher.suites: OpenSSL has no suite {suite}; remove it from the list"
+                ) from None
     return name
 
 
@@ -379,12 +385,17 @@ def read_authorities(location: str) -> str | None:
     found = dict[str, None]()
     for part in filter(None, map(str.strip, location.split(","))):
         path = user_path(part)
-        inside = sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else []
-        files = inside or ([path] if path.exists() else sorted(path.parent.glob(path.name)))
-        texts = [_content(str(one)).decode("latin-1") for one in files or [path]]
+        files = sorted(one for one in path.iterdir() if one.is_file()) if path.is_dir() else []
+        if not path.is_dir():
+            files = [path] if path.exists() else sorted(path.parent.glob(path.name)) or [path]
+        texts = [read_file(str(one)).decode("latin-1") for one in files]
         certificates = _CERTIFICATE_PEM.findall("\n".join(texts))
         if not certificates:
-            raise ConfigError(f"{part}: holds no certificate (PEM); name files such as *.crt")
+            where = f"folder with {amount(len(files), 'file')}" if path.is_dir() else "file"
+            raise ConfigError(
+                f"{part}: {where}, without a certificate (PEM, -----BEGIN CERTIFICATE-----); put "
+                "one there, or name files such as *.crt"
+            )
         found |= dict.fromkeys(certificates)
     return "\n".join(found) + "\n"
 
@@ -413,10 +424,13 @@ def _translate_jaas(settings: dict[str, str]) -> None:
     }
     names_of = _LOGIN_MODULES.get(module)
     if names_of is None:
-        raise ConfigError(
-            f"sasl.jaas.config: login module {module or '(none)'} has no equivalent here; known "
-            f"are {', '.join(sorted(_LOGIN_MODULES))}"
-        )
+        with own_problem():
+            raise ConfigError(
+                f"sasl.jaas.config: login module {module or '(none)'} has no equivalent here; "
+                f"known are {', '.join(sorted(_LOGIN_MODULES))}"
+            )
+        settings["sasl.jaas.config"] = jaas  # collected: the login is not missing, but unknown
+        return
     translated = {ours: options[java] for java, ours in names_of.items() if java in options}
     if names_of is _OAUTH:
         translated = _translate_oauth(options, translated)

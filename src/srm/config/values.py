@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import timedelta
 from itertools import permutations
 from typing import Any, Final
 
 from srm.config.keys import ConfigKey, ValueKind
 from srm.domain.names import internal_topics, policy
-from srm.errors import ConfigError, UsageError
+from srm.domain.text.amount import reasons_text
+from srm.errors import ConfigError, SrmError, UsageError
 
 HIDDEN: Final = "[hidden]"
+_SHOWN: Final = 3
 _SECRET: Final = (
     *("password", "passphrase", "secret", "jaas", "key.pem", "keystore.key"),
     *("oauthbearer.config", "webhook.url", "notifier.arguments"),
@@ -113,13 +116,60 @@ def parse_value(key: ConfigKey, text: str) -> Value:
     return value
 
 
+_problems: ContextVar[list[SrmError] | None] = ContextVar("srm_config_problems", default=None)
+
+
+@contextmanager
+def collect_problems() -> Iterator[list[SrmError]]:
+    """Collect the problems of the body's parts, see :func:`own_problem`."""
+    found = list[SrmError]()
+    token = _problems.set(found)
+    try:
+        yield found
+    finally:
+        _problems.reset(token)
+
+
+class _Part:
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        found = _problems.get()
+        if found is None or not isinstance(error, SrmError):
+            return False
+        found.append(error)
+        return True
+
+
+def own_problem() -> _Part:
+    """Enclose a part whose problem hides none of the next parts: it is collected, else raised."""
+    return _Part()
+
+
+def own_problems(texts: Sequence[str]) -> None:
+    """Collect several problems; else the error of the first ones is raised."""
+    if (found := _problems.get()) is not None:
+        found += map(ConfigError, texts)
+    elif texts:
+        raise ConfigError(reasons_text(texts, _SHOWN))
+
+
 @contextmanager
 def at_place(*place: object) -> Iterator[None]:
-    """Begin the message of an error with the place of the setting."""
+    """Begin the message of an error, and of problems collected in it, with a setting's place."""
+    found = _problems.get()
+    before = len(found or ())
+
+    def with_place(error: SrmError) -> SrmError:
+        return ConfigError(": ".join(map(str, (*place, error))))
+
     try:
         yield
     except (ConfigError, UsageError) as error:
-        raise ConfigError(": ".join(map(str, (*place, error)))) from None
+        raise with_place(error) from None
+    finally:
+        if found is not None:
+            found[before:] = map(with_place, found[before:])
 
 
 def _whole(text: str, least: int, most: int) -> int:
@@ -139,9 +189,13 @@ def _seconds(text: str) -> timedelta:
 
 
 def _patterns(text: str) -> tuple[str, ...]:
-    patterns = policy.split_patterns(text)
+    patterns, wrong = policy.split_patterns(text), list[str]()
     for pattern in patterns:
-        policy.compile_pattern(pattern)
+        try:
+            policy.compile_pattern(pattern)
+        except UsageError as error:
+            wrong.append(str(error))
+    own_problems(wrong)
     return patterns
 
 

@@ -397,6 +397,11 @@ def tolerate(
         return None
 
 
+def answers(cluster: Cluster) -> bool:
+    """Return whether a cluster lists its topics."""
+    return tolerate(cluster.topics, f"cluster {cluster.alias}") is not None
+
+
 class _Away:
     """Implements every call of the port, and of the tables that it returns."""
 

@@ -428,10 +428,11 @@ class ReturnedFlow:
         left_out = [topic for topic, choice in settlement.choices.items() if choice != "merge"]
         if not left_out or found.pause is None:
             return
+        flow = self.context.config.flow
         for at in undecided_moves(self.context, found.pause):
             yield (
-                f"move {at.move_id} has paused {self.context.config.flow} and is {at.step}, not "
-                f"decided: {some(left_out)} can only be merged; {end_of_pause(at.move_id)}"
+                f"move {at.move_id} has paused {flow} and is {at.step}, not decided: "
+                f"{some(left_out)} can only be merged; {end_of_pause(flow, at.move_id)}"
             )
 
     def _copies(self, notes: Iterable[PartitionNotes]) -> set[TopicPartition]:

@@ -15,6 +15,7 @@ from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import DECIDED
 from srm.domain.moves.report import Bounds, MoveReport, read_again_by
 from srm.domain.moves.revisions import KeptReport, short
+from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount, duration, few, moment, reasons_text, some, utc
 from srm.domain.text.documents import adapter, values_of
 from srm.pages import moves
@@ -288,10 +289,10 @@ def drill_view(drill: Drill) -> RenderableType:
     )
 
 
-def history_view(drills: Sequence[Drill]) -> RenderableType:
+def history_view(drills: Sequence[Drill], flow: Flow) -> RenderableType:
     """Show drills, the newest last: RPO, RTO and proof over time."""
     if not drills:
-        return Text("No drill was run yet: srm failover drill")
+        return Text(f"No drill was run yet: srm failover drill {flow.options}")
     table = Listing("time (UTC)", "flow", "groups proven", "RPO", "RTO", "result", "drill")
     for drill in drills:
         done = drill.state == "done"

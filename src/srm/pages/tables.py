@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final
 
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import (
+    Console,
+    ConsoleOptions,
+    ConsoleRenderable,
+    Group,
+    RenderableType,
+    RenderHook,
+    RenderResult,
+)
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.segment import Segment
@@ -28,6 +38,30 @@ def exact_time(time_ms: int | None) -> str:
     if time_ms is None or time_ms < 0:
         return "-"
     return f"{moment(time_ms):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+
+
+@dataclass(frozen=True)
+class Insertion(RenderHook):
+    """Inserts words after a pattern in all texts of a console, also in tables."""
+
+    after: re.Pattern[str]
+    words: str
+
+    def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
+        return [self._insert(one) for one in renderables]
+
+    def _insert(self, one: Any) -> Any:
+        if isinstance(one, str):
+            return self.after.sub(lambda found: found[0] + self.words, one)
+        if isinstance(one, Text):
+            for found in reversed([*self.after.finditer(one.plain)]):
+                one = one[: found.end()].append(self.words).append_text(one[found.end() :])
+        elif isinstance(one, Group):
+            return Group(*map(self._insert, one.renderables), fit=one.fit)
+        elif isinstance(one, Table):
+            for column in one.columns:
+                column._cells[:] = map(self._insert, column.cells)  # noqa: SLF001 -- no setter
+        return one
 
 
 class Listing(Table):

@@ -6,19 +6,25 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Literal
 
 import pytest
 import typer
-from rich.console import Console
+from rich.console import Console, Group
+from rich.text import Text
 
-from srm.cli import main
-from srm.cli.console import FlowOption, JsonOption, emit, open_console, run_cli
+from srm.cli import console, main
+from srm.cli.commands import PROGRAMS, Entry
+from srm.cli.console import FlowOption, JsonOption, emit, name_file, open_console, run_cli
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.errors import GateClosedError, GivenUpError, NotFoundError
+from srm.pages.tables import Listing
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,58 @@ def test_an_unexpected_error_is_one_line_that_tells_how_to_see_more(
     assert capsys.readouterr().err == (
         "srm: unexpected ValueError: surprise; --debug shows where\n"
     )
+
+
+@pytest.fixture
+def with_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(console, "named_file", [Path("my lab.properties")])
+
+
+@pytest.mark.usefixtures("with_file")
+def test_printed_commands_name_the_operators_file(capsys: pytest.CaptureFixture[str]) -> None:
+    def render(to: Console) -> None:
+        table = Listing("do")
+        table.add_row(Text("srm why T", "red"))
+        to.print(Group("see srm status, or 'srm failover report m1'", table, Text("srm doctor")))
+        to.print("srm verify", "and srm init")
+
+    emit(None, as_json=False, render=render)
+
+    file = "--config 'my lab.properties'"
+    assert capsys.readouterr().out.splitlines() == [
+        f"see srm status {file}, or 'srm failover report {file} m1'",
+        " do",
+        f" srm why {file} T",
+        f"srm doctor {file}",
+        f"srm verify {file} and srm init",
+    ]
+
+
+def test_a_file_that_commands_find_is_not_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SRM_CONFIG", str(tmp_path / "lab.properties"))
+    monkeypatch.setattr(console, "named_file", [tmp_path / "lab.properties"])
+    assert name_file("see srm status") == "see srm status"
+    monkeypatch.delenv("SRM_CONFIG")
+    assert name_file("see srm status") == f"see srm status --config {tmp_path}/lab.properties"
+
+
+@pytest.mark.usefixtures("with_file")
+def test_only_commands_that_read_a_file_get_one() -> None:
+    def paths(name: str, entry: Entry) -> Iterator[tuple[str, Entry]]:
+        yield from ((name, entry),) if entry.target else ()
+        for word, one in entry.commands.items():
+            yield from paths(f"{name} {word}", one)
+
+    for program, entry in PROGRAMS.items():
+        for path, one in paths(program, entry):
+            module, _, function = one.target.partition(":")
+            options = signature(
+                main.with_options(getattr(import_module(module), function))
+            ).parameters
+            reads = ("config" in options and "follow" not in path) or program == "srm-control"
+            assert (name_file(path) != path) == reads, path
 
 
 def test_a_flow_that_is_none_is_refused_before_anything_runs(

@@ -75,11 +75,19 @@ def test_one_file_and_a_folder_of_openssl_stay_places_which_are_read_at_each_ren
     [
         ("{0}/*.pem", "ssl.ca.location: {0}/*.pem: cannot be read on "),
         ("{0}/a.crt,{0}/c.crt", "ssl.ca.location: {0}/c.crt: cannot be read on "),
-        ("{0}/READ*", "ssl.ca.location: {0}/READ*: holds no certificate (PEM)"),
+        ("{0}/READ*", "ssl.ca.location: {0}/READ*: file, without a certificate (PEM"),
+        ("{0}/empty", "ssl.ca.location: {0}/empty: folder with 0 files, without a certificate"),
     ],
 )
 def test_a_part_without_a_certificate_is_named(folder: Path, place: str, message: str) -> None:
+    (folder / "empty").mkdir()
     with pytest.raises(ConfigError) as refused:
         translate_security({"ssl.ca.location": place.format(folder)})
 
     assert message.format(folder) in str(refused.value)
+
+
+def test_a_trust_store_without_a_certificate_is_named_by_its_own_key(tmp_path: Path) -> None:
+    given = {"ssl.truststore.location": str(tmp_path), "ssl.truststore.type": "PEM"}
+    with pytest.raises(ConfigError, match=rf"^ssl\.truststore\.location: {tmp_path}: folder with"):
+        translate_security(given)

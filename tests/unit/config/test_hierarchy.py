@@ -172,3 +172,38 @@ def test_source_and_target_are_usable_as_aliases() -> None:
     assert (own.level, own.scope, own.name) == (Level.ALIAS, "source", "security.protocol")
     assert flow is not None
     assert (flow.level, flow.name) == (Level.FLOW, "enabled")
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (
+            'A->B.topics = "orders", payments',
+            'line N: A->B.topics: quotes belong to the entry "orde',
+        ),
+        ("A->B.groups = 'x'", "line N: A->B.groups: quotes belong to the entry 'x'; remove them"),
+        ("A->B.topics = a;b", "line N: A->B.topics: ; belongs to the entry a;b; separate entries"),
+        (
+            "A.sasl.mechanism = PLAIN\nA.sasl.username = u",
+            (
+                "line N: A.sasl.mechanism, A.sasl.username: no effect without SASL in "
+                "security.protocol; set A.security.protocol = SASL_SSL"
+            ),
+        ),
+        (
+            "A.security.protocol = SASL_PLAINTEXT\nA.ssl.ca.location = /ca.pem",
+            "line N+1: A.ssl.ca.location: no effect without SSL in security.protocol; set A.sec",
+        ),
+    ],
+)
+def test_a_value_without_the_effect_that_was_meant_is_a_warning(lines: str, said: str) -> None:
+    (warning,) = settings_file(lines).warnings
+
+    first = HEAD.count("\n") + 1
+    said = said.replace("N+1", str(first + 1)).replace("N", str(first), 1)
+    assert warning.startswith(f"test.properties {said}")
+
+
+def test_a_login_of_all_clusters_is_used_if_one_of_them_uses_it() -> None:
+    lines = "sasl.mechanism = PLAIN\nsasl.username = u\nA.security.protocol = SASL_SSL"
+    assert settings_file(lines).warnings == ()

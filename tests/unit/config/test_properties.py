@@ -90,13 +90,33 @@ def test_an_override_replaces_the_line_and_says_so() -> None:
         ("P.bootstrap.servers = $HOST:9092", "a shell's variables"),
         ("topics = orders # of sales", "# and what follows belong to the value; write a comment"),
         ("tasks.max = 4 #four", "# and what follows belong to the value"),
+        (
+            "topics = ${vault:a:b}",
+            (
+                "${vault:...} is not replaced; srm has no provider of this name; use one of file, "
+                "directory, env, and config.providers = NAME"
+            ),
+        ),
+        (
+            "config.providers.x.class=a.FileConfigProvider\ntopics = ${x:a:b}",
+            "${x:...} is not replaced; add config.providers = x",
+        ),
+        (
+            r"topics = order-\d+, a\.b, c\\.d",
+            (
+                r"Java drops the backslash of \d, \. and reads order-d+, a.b, c\.d; to keep it "
+                r"write \\d"
+            ),
+        ),
+        (r"P.sasl.password = PW\d", r"Java drops the backslash of \d; to keep it write \\d"),
     ],
 )
 def test_a_value_that_was_meant_otherwise_is_a_warning(line: str, why: str) -> None:
     (found,) = literal_warnings(parse_properties(line), "srm.properties")
 
-    key = line.partition(" ")[0]
-    assert found.startswith(f"srm.properties line 1: {key}: {why}")
+    *before, last = line.splitlines()
+    key = last.partition(" ")[0]
+    assert found.startswith(f"srm.properties line {len(before) + 1}: {key}: {why}")
     assert "PW" not in found
     assert "/x" not in found
 
@@ -106,6 +126,7 @@ def test_a_value_that_was_meant_otherwise_is_a_warning(line: str, why: str) -> N
     [
         "config.providers = env\ntopics = ${env:TOPICS}",
         "topics = ^orders$|pay$, a#b",
+        r"topics = a\\.b, c\ d\u0041\=" + "\\\n  , e",
         "P.sasl.password = a$PW #1!",
         "P->B.failover.command = sh -c 'echo $HOME # done'",
         "spark.executor.extraJavaOptions = -Dx=${env:HOME}",

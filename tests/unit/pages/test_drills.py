@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from srm.domain.moves.disaster import Drill, DrillGroup, Forecast, TopicForecast
+from srm.domain.names.topics import Flow
 from srm.pages.moves import as_text
 from srm.pages.reports import drill_line, drill_view, history_view
 
+FLOW = Flow("P", "B")
 LOST = TopicForecast("Payments", 1, 312, 312, 0.4, 100)
 
 
@@ -47,14 +49,18 @@ def test_a_result_shows_groups_steps_warnings_and_problems() -> None:
 def test_the_history_shows_rpo_rto_and_proof_over_time() -> None:
     killed = drill("d2", state="interrupted", forecast=None, steps={})
 
-    rows = as_text(history_view([drill("d1", GOOD), killed, drill("d3", GOOD, BAD)])).splitlines()
+    rows = as_text(
+        history_view([drill("d1", GOOD), killed, drill("d3", GOOD, BAD)], FLOW)
+    ).splitlines()
 
     assert [" ".join(row.split()) for row in rows[1:]] == [
         "1970-01-01 00:00 P->B 1 of 1 312 records (0.4 s) 4.2 s everything proven d1",
         "1970-01-01 00:00 P->B - - - interrupted d2",
         "1970-01-01 00:00 P->B 1 of 2 312 records (0.4 s) 4.2 s NOT proven d3",
     ]
-    assert "No drill was run yet" in as_text(history_view([]))
+    assert as_text(history_view([], FLOW)) == (
+        "No drill was run yet: srm failover drill --source P --target B"
+    )
 
 
 def test_a_group_is_fine_only_where_each_partition_was_proven_and_read() -> None:

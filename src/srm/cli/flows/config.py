@@ -72,8 +72,8 @@ def check(
         bool, typer.Option("--online", help="Also check the clusters, as srm doctor does.")
     ] = False,
 ) -> None:
-    file, checks = read_settings(common.config, strict=strict, problems=[]), Checks()
-    resolved = check_file(file, checks)
+    checks = Checks()
+    file, resolved = check_file(common.config, checks, strict=strict)
     if online and resolved is not None:
         check_clusters(resolved, checks)
     report = _report(file, resolved, checks)
@@ -328,10 +328,9 @@ def import_file(
     as_json: JsonOption = False,
 ) -> None:
     documents = [document for file in files for document in read_documents(file)]
-    sections = new_file.sections_of(
-        documents, ", ".join(map(str, files)), without_transforms=without_transforms
-    )
-    text = new_file.render(sections, str(output or files[0]))
+    origin = ", ".join(map(str, files))
+    sections = new_file.sections_of(documents, origin, without_transforms=without_transforms)
+    text = new_file.render(sections, origin)
     if output is None:
         emit({"text": text}, as_json, lambda _: typer.echo(text, nl=False))
         return

@@ -24,7 +24,7 @@ from srm import __version__
 from srm.cli import completing
 from srm.cli.console import Common
 from srm.cli.flows.for_flows import Flows, say
-from srm.config.loader import SettingsFile, build_config, find_problems, read_settings
+from srm.config.loader import SettingsFile, build_config, find_config, find_problems
 from srm.config.model import ClientKind, Config, FlowConfig
 from srm.config.values import at_place
 from srm.domain.names.internal_topics import CONSUMER_OFFSETS, TRANSACTIONS
@@ -111,17 +111,22 @@ class Checks(list[Check]):
             raise kind(f"{amount(len(problems), 'problem')}, first {first}", problems[0].action)
 
 
-def check_file(file: SettingsFile, checks: Checks) -> Config | None:
-    """Add each problem of a file, also with the files that it names; None if it has some."""
+def check_file(
+    path: Path | None, checks: Checks, *, strict: bool = False
+) -> tuple[SettingsFile, Config | None]:
+    """Add each problem of a file, also with the files that it names; no Config if it has some."""
+    name = str(find_config(path))
 
-    def open_client(alias: str, client: Mapping[str, str]) -> None:
-        with at_place(file.path):
-            SecurityAccess(read_security(alias, client))
+    def open_client(alias: str, client: Mapping[str, str], opens: bool) -> None:  # noqa: FBT001 -- as it is called
+        with at_place(name):
+            security = read_security(alias, client)
+            if opens:
+                SecurityAccess(security)
 
-    problems = find_problems(file, open_client)
+    file, problems = find_problems(path, open_client, strict=strict)
     for error in problems:
         checks.fail("configuration", error)
-    return None if problems else build_config(file)
+    return file, None if problems else build_config(file)
 
 
 def check_clusters(config: Config, checks: Checks) -> None:
@@ -338,7 +343,7 @@ def doctor(common: Common) -> None:
     checks = Checks()
     checks.extend(_host())
     try:
-        resolved = check_file(read_settings(common.config, problems=[]), checks)
+        _, resolved = check_file(common.config, checks)
     except SrmError as error:
         checks.fail("configuration", error)
     else:

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.text import Text
 
 from srm import telemetry
-from srm.cli.console import Common, FlowOption, FlowsOption, emit
+from srm.cli.console import Common, FlowOption, FlowsOption, emit, name_file
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount, reasons_text, some
 from srm.errors import NotFoundError, SrmError, UnavailableError, UsageError
@@ -49,7 +49,7 @@ class FlowResults(Generic[T]):
     def report_failures(self) -> None:
         """Print what went wrong on stderr, where something else is the result, and forget it."""
         for flow, error in self.failures:
-            sys.stderr.write(f"{flow}: {' '.join(str(error).split())}\n")
+            sys.stderr.write(f"{flow}: {name_file(' '.join(str(error).split()))}\n")
         self.failures.clear()
 
     def raise_failures(self) -> None:

@@ -27,7 +27,7 @@ from srm.clock import now_ms
 from srm.config.loader import build_config, load_config, understand
 from srm.config.model import Config
 from srm.config.new_file import render, sections_of
-from srm.config.properties import parse_properties, resolve_references
+from srm.config.properties import parse_translated, resolve_references
 from srm.domain.names.topics import Flow
 from srm.domain.recovery.adoption import AdoptedCopy, AdoptionPlan
 from srm.domain.text.amount import amount, some
@@ -171,7 +171,7 @@ def _load(file: Path | None) -> Config:
         return load_config(file)
     text = render(sections_of(read_documents(file), str(file)), str(file))
     origin = f"{file} (srm config import)"
-    return build_config(understand(resolve_references(parse_properties(text), origin), origin))
+    return build_config(understand(resolve_references(parse_translated(text), origin), origin))
 
 
 def _import(config: Config, flows: list[Flow] | None, options: Import, lists: ControlLists) -> None:

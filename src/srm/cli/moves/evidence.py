@@ -71,7 +71,8 @@ def show(
         raise UsageError("name one move, or give --list: srm failover report MOVE_ID")
     if move_id is None:
         with pair.open(only_look=True) as context:
-            _list(pair, verification.kept_reports(context), output)
+            status = context.command("status")
+            _list(pair, verification.kept_reports(context), output, status)
         return
     with pair.open_for(move_id) as context:
         kept = _look_again(context, move_id)
@@ -118,9 +119,11 @@ def _look_again(context: MoveContext, move_id: str) -> KeptReport:
     return verification.kept_report(context, move_id)
 
 
-def _list(pair: TwoClusters, reports: tuple[KeptReport, ...], output: Path | None) -> None:
+def _list(
+    pair: TwoClusters, reports: tuple[KeptReport, ...], output: Path | None, status: str
+) -> None:
     _export(reports, output)
-    none = "No move has a report yet; srm failover status lists the moves"
+    none = f"No move has a report yet; {status} lists the moves"
     rows = [list_row(kept) for kept in reports]
     pair.emit(rows, lambda console: console.print(list_view(reports) if reports else none))
 
@@ -223,7 +226,7 @@ def drill(
         with pair.open(only_look=True) as context:
             flow = context.forward.config.flow
             found = read_drills(context.target, str(flow))
-        pair.emit(found, lambda console: console.print(history_view(found)))
+        pair.emit(found, lambda console: console.print(history_view(found, flow)))
         return
     progress = open_console(stderr=True)
     with (

@@ -432,10 +432,10 @@ def status(
 
 def _all_moves(pair: TwoClusters) -> Looked:
     with pair.open(only_look=True) as context:
-        store = MoveStore.read(context)
+        store, plan = MoveStore.read(context), context.command("plan")
     found = store.moves()
     steps: dict[str, MoveStep] = {planned.move_id: at.step for planned, at in found}
-    return Looked(steps, lambda console: render_moves(console, found, store.missing))
+    return Looked(steps, lambda console: render_moves(console, found, plan, store.missing))
 
 
 def _one_move(move_id: str, pair: TwoClusters) -> Looked:
@@ -492,12 +492,13 @@ def whereabouts(context: MoveContext, planned: MovePlan, progress: MoveProgress)
 def render_moves(
     console: Console,
     found: Sequence[tuple[MovePlan, MoveProgress]],
+    plan: str,
     missing: Sequence[UnavailableError] = (),
 ) -> None:
     for error in missing:
         say(console, f"Moves that only this cluster knows are missing: {error}", "yellow")
     if not found:
-        console.print("No move has been planned yet; plan one with: srm failover plan")
+        console.print(f"No move has been planned yet; plan one with: {plan}")
         return
     rows = (
         (

@@ -154,9 +154,10 @@ def render_settled(console: Console, done: SettledReturn) -> None:
     if not done.applied:
         console.print("Nothing was written: the flow is paused as before.")
         return
+    flow = Flow.parse(done.found.flow)
     console.print(
-        f"Settled: {done.found.flow} continues. Fail back when 'srm status' shows both flows as "
-        "caught up: srm failover plan --operation failback",
+        f"Settled: {flow} continues. Fail back when 'srm status' shows both flows as caught up: "
+        f"srm failover plan --operation failback {flow.reverse.options}",
         soft_wrap=True,
     )
     if done.outcome.move_id:

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, get_args
 
 from srm.domain.moves.disaster import Forecast
 from srm.domain.moves.routing import LEASE_MS, Call, CallStep, topic_subject
+from srm.domain.names.topics import Flow
 from srm.domain.text.amount import duration, some
 from srm.domain.text.documents import Document
 
@@ -60,15 +61,20 @@ STEPS: Final = (
 RUN_STEPS: Final = STEPS[1:]
 
 
-def run_again(move_id: str) -> str:
+def run_again(flow: Flow, move_id: str) -> str:
     """Return the command that continues a move at its step."""
-    return f"srm failover run --move-id {shlex.quote(move_id)}"
+    return f"srm failover run --move-id {shlex.quote(move_id)} {flow.options}"
 
 
-def end_of_pause(move_id: str) -> str:
+def release_of(flow: Flow, move_id: str) -> str:
+    """Return the command that sends the clients of a move back."""
+    return f"srm failover release {shlex.quote(move_id)} {flow.options}"
+
+
+def end_of_pause(flow: Flow, move_id: str) -> str:
     """Say how an operator ends the pause of an undecided move."""
-    end = f"srm failover release {shlex.quote(move_id)}"
-    return f"hold it again ('{run_again(move_id)}'), or end it ('{end}')"
+    again, end = run_again(flow, move_id), release_of(flow, move_id)
+    return f"hold it again ('{again}'), or end it ('{end}')"
 
 
 def earliest(*times_ms: int | None) -> int | None:

@@ -21,11 +21,11 @@ from srm.domain.moves.plan import (
     fingerprint,
     position_problem,
 )
-from srm.domain.moves.progress import end_of_pause
+from srm.domain.moves.progress import end_of_pause, run_again
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import RedirectKind, Route, group_subject, home_route, subjects_of
 from srm.domain.text.amount import Finding, Reason, amount, moment, problem, some, warning
-from srm.engine.cluster_ports import Cluster, tolerate
+from srm.engine.cluster_ports import answers
 from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.groups.proving import Where, verdicts_of
@@ -79,26 +79,19 @@ def plan(
     try:
         return _plan(context, request, move_id or new_move_id(context, request), dry_run=dry_run)
     except UnavailableError as error:
-        raise with_way_out(context, request, error) from error
+        raise with_action(error, way_without_source(context, request)) from error
 
 
-def with_way_out(
-    context: MoveContext, request: MoveRequest, error: UnavailableError
-) -> UnavailableError:
-    """Return an error with the move that it leaves possible, if there is one."""
-    remedy = way_without_source(context, request)
-    return UnavailableError(error.what, "; ".join(filter(None, (error.action, remedy))))
+def with_action(error: UnavailableError, action: str) -> UnavailableError:
+    """Return an error with one action more, if there is one."""
+    return UnavailableError(error.what, "; ".join(filter(None, (error.action, action))))
 
 
 def way_without_source(context: MoveContext, request: MoveRequest) -> str:
     """Return the command that abandons the source if it alone does not answer, else nothing."""
-
-    def answers(cluster: Cluster) -> bool:
-        return tolerate(cluster.topics, f"cluster {cluster.alias}") is not None
-
     if request.is_unplanned or answers(context.source) or not answers(context.target):
         return ""
-    command = context.command(f"run --mode unplanned {request.options}")
+    command = f"srm failover run --mode unplanned {request.options}"
     return f"if {request.source} is lost, move with mode unplanned: {command}"
 
 
@@ -110,7 +103,7 @@ def _plan(context: MoveContext, request: MoveRequest, move_id: str, *, dry_run: 
         if known.request != request:
             raise ConflictError(
                 f"move {move_id!r} was planned for another request: choose another id, or "
-                f"continue it: {context.command(f'run --move-id {move_id}')}"
+                f"continue it: {run_again(request.flow, move_id)}"
             )
         if (at := store.progress(move_id)).step not in _REPLACEABLE:
             require_in_force(context, known, at, lifts=not dry_run)
@@ -407,7 +400,7 @@ def unsettled_problems(flow: FlowContext) -> Iterator[Finding]:
     if pause is not None:
         open_move = next(undecided_moves(as_move(flow).reverse, pause), None)
         settle = f"settle its return first: srm return status --flow '{back}'"
-        action = settle if open_move is None else end_of_pause(open_move.move_id)
+        action = settle if open_move is None else end_of_pause(back, open_move.move_id)
         yield problem(
             "unsettled",
             f"{back} is paused ({pause.reason}): clients on {back.source} would write records that "

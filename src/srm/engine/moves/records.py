@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shlex
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +25,14 @@ from srm.domain.flow_state.replication_records import Pause
 from srm.domain.moves.disaster import OUTCOME_PREFIX, Outcome
 from srm.domain.moves.gate import Presence
 from srm.domain.moves.plan import MovePlan
-from srm.domain.moves.progress import WAIT_PREFIX, Carrier, MoveProgress, Observation, WaitNote
+from srm.domain.moves.progress import (
+    WAIT_PREFIX,
+    Carrier,
+    MoveProgress,
+    Observation,
+    WaitNote,
+    run_again,
+)
 from srm.domain.moves.report import Approval, approval_key, decode_approvals, join_approvals
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.revisions import KeptReport, SigningKey, newest, report_key
@@ -284,8 +290,6 @@ class MoveContext:
 
     ``condemned``: source of an unplanned move for best-effort calls; its ``source`` never answers.
     ``observations``: observations of the source by this process, by move.
-    ``file``: properties file that a command has to name; empty where it finds the file by itself.
-    ``clusters``: number of clusters in that file.
     """
 
     forward: FlowContext
@@ -296,19 +300,14 @@ class MoveContext:
     notary: Notary = field(default_factory=Notary)
     pause: Callable[[float], None] = time.sleep
     observations: dict[str, Observation] = field(default_factory=dict)
-    file: str = ""
-    clusters: int = 2
 
     def command(self, words: str) -> str:
-        """Return a command about a move as an operator of this file has to type it."""
-        has_ends = self.clusters == 2 or "--source " in words
-        ends = "" if has_ends else f" {self.forward.config.flow.options}"
-        file = f" --config {shlex.quote(self.file)}" if self.file else ""
-        return f"srm failover {words}{ends}{file}"
+        """Return a command about a move between the two clusters."""
+        return f"srm failover {words} {self.forward.config.flow.options}"
 
     def hold_again(self, move_id: str) -> str:
         """Return how an operator holds a move again."""
-        return f"hold it again ('{self.command(f'run --move-id {move_id}')}')"
+        return f"hold it again ('{run_again(self.forward.config.flow, move_id)}')"
 
     @property
     def process(self) -> str:

@@ -21,7 +21,7 @@ from srm import patience
 from srm.domain.groups.group_sync import SyncDecision
 from srm.domain.moves.gate import MoveStatus, SyncStatus, decide_without_look, is_member_of
 from srm.domain.moves.plan import MovePlan, offsets_to_write
-from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep, StepRule
+from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep, run_again
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.routing import LEASE_MS, group_subject
 from srm.domain.names.topics import TopicPartition
@@ -33,7 +33,7 @@ from srm.engine.moves.effects import keep_fence, topics_without_fence
 from srm.engine.moves.facts import Look, MoveFacts
 from srm.engine.moves.gate import look, patient_look, require
 from srm.engine.moves.holding import go, hold, release, renew, renew_now, renewals
-from srm.engine.moves.planning import left_alone, way_without_source, with_way_out
+from srm.engine.moves.planning import left_alone, way_without_source, with_action
 from srm.engine.moves.reading import read_facts
 from srm.engine.moves.records import (
     InForce,
@@ -294,38 +294,30 @@ def carry_out(
     """
     plan = MoveStore.read(context).load(move_id)[0]
     run = _Run(context, plan, time.monotonic() + plan.request.wait_seconds, show, poll_seconds)
-    for step in RUN_STEPS:
-        try:
-            with around(step.name):
-                run.step(step.name)
-        except BaseException as error:
-            if step.releases:
-                _release_after(context, plan, error)
-            if isinstance(error, UnavailableError) and (remedy := _remedy(context, plan, step)):
-                raise UnavailableError(str(error), remedy) from error
-            raise
+    with offer_way_out(context, move_id):
+        for step in RUN_STEPS:
+            try:
+                with around(step.name):
+                    run.step(step.name)
+            except BaseException as error:
+                if step.releases:
+                    _release_after(context, plan, error)
+                raise
     return run.report
-
-
-def _remedy(context: MoveContext, plan: MovePlan, step: StepRule) -> str:
-    """Return what an operator can do where a cluster does not answer a step, if anything."""
-    if step.releases:
-        return way_without_source(context, plan.request)
-    again = context.command(f"run --move-id {plan.move_id}")
-    sent = f"clients have been sent to {plan.request.target}"
-    return f"{sent}; '{again}' verifies and reports the move"
 
 
 @contextmanager
 def offer_way_out(context: MoveContext, move_id: str) -> Iterator[None]:
-    """Add to an error before go how to move without its cause, a source that does not answer."""
+    """Add to an error what moves on without its cause, a cluster that does not answer."""
     try:
         yield
     except UnavailableError as error:
         plan, progress = MoveStore.read(context).load(move_id)
-        if progress.is_decided:
-            raise
-        raise with_way_out(context, plan.request, error) from error
+        if not progress.is_decided:
+            raise with_action(error, way_without_source(context, plan.request)) from error
+        sent = f"clients have been sent to {plan.request.target}"
+        again = run_again(plan.request.flow, move_id)
+        raise with_action(error, f"{sent}; '{again}' verifies and reports the move") from error
 
 
 def apply_and_go(context: MoveContext, move_id: str, around: Around = nullcontext) -> MoveProgress:

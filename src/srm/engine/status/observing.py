@@ -22,7 +22,7 @@ from srm.domain.moves.plan import GroupPlan
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import amount, duration
-from srm.engine.cluster_ports import GroupDescription, TopicDescription, loudness
+from srm.engine.cluster_ports import GroupDescription, TopicDescription, answers, loudness
 from srm.engine.control.originals import original_findings
 from srm.engine.flows import source_look
 from srm.engine.flows.supervision import state_topic
@@ -76,8 +76,19 @@ class FlowState:
 
 
 def flow_status(context: FlowContext) -> FlowStatus:
-    """Look at a flow with all its groups and with hints; errors as :func:`observe`."""
-    state = _look(context, with_groups=True, exact=True)
+    """Look at a flow with all its groups and with hints.
+
+    Without its target, the error says whether the source answers.
+    """
+    try:
+        state = _look(context, with_groups=True, exact=True)
+    except UnavailableError as error:
+        if answers(context.target):
+            raise
+        also = "answers" if answers(context.source) else "does not answer, either"
+        raise UnavailableError(
+            f"{error.what}, {context.source.alias} {also}", error.action
+        ) from error
     status = state.status
     if status.standing is None or state.outlook is None:
         return status

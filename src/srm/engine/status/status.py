@@ -352,7 +352,7 @@ def off_reason(flow: Flow) -> Finding:
 
 
 def pause_reason(flow: Flow, pause: replication_records.Pause, undecided: Sequence[str]) -> Finding:
-    ends = end_of_pause(undecided[0]) if undecided else f"srm return status --flow '{flow}'"
+    ends = end_of_pause(flow, undecided[0]) if undecided else f"srm return status --flow '{flow}'"
     return problem("paused", pause.reason, ends)
 
 
@@ -443,7 +443,7 @@ def hints(
     flow = found.flow
     if found.undecided:
         waits = f"nothing is copied until move {found.undecided[0]} is decided or released"
-        yield Reason(waits, end_of_pause(found.undecided[0]))
+        yield Reason(waits, end_of_pause(flow, found.undecided[0]))
     elif found.pause is not None:
         yield Reason(
             f"nothing is copied until {flow.source} answers and its records are settled",

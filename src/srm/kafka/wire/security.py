@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal
 
+from srm.config.values import own_problem
 from srm.errors import ConfigError
 
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
@@ -103,10 +104,15 @@ def read_security(alias: str, properties: Mapping[str, str]) -> Security:
         )
     request_timeout_s = _seconds(alias, properties, "socket.timeout.ms", 30.0)
     connect_timeout_s = _seconds(alias, properties, "socket.connection.setup.timeout.ms", 10.0)
+    tls, sasl = None, None
+    with own_problem():
+        tls = _tls(alias, properties) if protocol.endswith("SSL") else None
+    with own_problem():
+        sasl = _sasl(alias, properties) if protocol.startswith("SASL") else None
     return Security(
         alias,
-        _tls(alias, properties) if protocol.endswith("SSL") else None,
-        _sasl(alias, properties) if protocol.startswith("SASL") else None,
+        tls,
+        sasl,
         properties.get("client.id") or DEFAULT_CLIENT_ID,
         request_timeout_s,
         min(connect_timeout_s, request_timeout_s),
@@ -133,8 +139,8 @@ def _tls(alias: str, properties: Mapping[str, str]) -> Tls:
     alone = [name for name in _LIBRDKAFKA_ALONE if properties.get(name)]
     if alone:
         raise ConfigError(
-            f"cluster {alias}: {alone[0]} cannot be applied to the connections that copy; remove "
-            "it (OpenSSL's own configuration, $OPENSSL_CONF, holds for all connections)"
+            f"cluster {alias}: {', '.join(alone)} cannot be applied to the connections that copy; "
+            "remove it (OpenSSL's own configuration, $OPENSSL_CONF, holds for all connections)"
         )
     verifies = _is_true(properties, "enable.ssl.certificate.verification", default=True)
     identification = properties.get("ssl.endpoint.identification.algorithm", "https").lower()
@@ -163,6 +169,8 @@ def _sasl(alias: str, properties: Mapping[str, str]) -> Sasl:
     mechanism = next((one for one in _WITH_PASSWORD if one == wanted), None)
     if mechanism is None:
         raise ConfigError(f"cluster {alias}: sasl.mechanism: {wanted} is not one of {known}")
+    if "sasl.jaas.config" in properties:
+        return Sasl(mechanism)  # its own problem is collected already
     username = _require(alias, properties, "sasl.username", mechanism)
     return Sasl(mechanism, username, _require(alias, properties, "sasl.password", mechanism))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,7 +10,7 @@ from typing import Annotated, Final, Literal
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
-from srm.domain.moves.progress import HELD, STEPS, Carrier, run_again
+from srm.domain.moves.progress import HELD, STEPS, Carrier, release_of, run_again
 from srm.domain.moves.report import Bounds, read_again_by
 from srm.domain.moves.request import FORM, Operation
 from srm.domain.names.topics import Flow
@@ -209,14 +208,13 @@ def stages(look: flow_rows.MoveLook) -> tuple[Stage, ...]:
 def _way_out(look: flow_rows.MoveLook) -> str:
     if look.progress.step not in HELD:
         return ""
-    move_id = shlex.quote(look.plan.move_id)
-    return f"srm failover release {move_id} {look.plan.request.flow.options}"
+    return release_of(look.plan.request.flow, look.plan.move_id)
 
 
 def _continuation(look: flow_rows.MoveLook) -> str:
     if look.carrier is None or look.carrier.alive:
         return ""
-    return f"{run_again(look.plan.move_id)} {look.plan.request.flow.options}"
+    return run_again(look.plan.request.flow, look.plan.move_id)
 
 
 def _missing_proof(look: flow_rows.MoveLook) -> tuple[str, ...]:

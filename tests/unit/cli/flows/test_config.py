@@ -84,9 +84,10 @@ def test_check_shows_flows_warnings_and_what_selects_nothing() -> None:
     assert "offset.lag.max: has no meaning here" in text
     assert (
         "note: us-west->us-east selects no groups in this file; set us-west->us-east.groups = .* "
-        "for all, the default of MirrorMaker 2, or select some with: srm-control groups --source "
-        "us-west --target us-east --add" in text
+        "for all, the default of MirrorMaker 2, or select some with: srm-control groups --config "
+        in text
     )
+    assert " --source us-west --target us-east --add" in text
 
 
 def test_check_notes_that_no_flow_is_enabled(tmp_path: Path) -> None:
@@ -219,10 +220,45 @@ def test_what_leaves_other_values_unknown_hides_no_other_problem_and_is_one_row(
         "line 17: B.ssl.truststore.pass",
         "key clusters is missing; list ",
         "B.bootstrap.servers: 'b1' is n",
-        "cluster C: ssl.ca.location: /n",
         "line 12: replication.factor: '",
+        "line 14: C.ssl.ca.location: /n",
     ]
     assert "list the aliases: clusters = P, B, C" in result.stdout
+
+
+@pytest.mark.parametrize("command", [["config", "check"], ["doctor"]])
+def test_each_cause_in_the_settings_of_one_client_is_a_row(
+    tmp_path: Path, command: list[str]
+) -> None:
+    file = tmp_path / "srm.properties"
+    file.write_text(
+        "clusters = P, B\nP.bootstrap.servers = p:1\nB.bootstrap.servers = b:1\n"
+        "P.security.protocol = SASL_SSL\nP.sasl.mechanism = FOO\n"
+        'P.sasl.jaas.config = com.example.Foo required a="b";\n'
+        "P.ssl.truststore.location = /none/trust.jks\nP.ssl.keystore.location = /none/key.jks\n"
+        "P.ssl.enabled.protocols = TLSv9\nP.ssl.cipher.suites = NOPE, NEVER\n"
+        "P->B.topics = a[, b(\nP->B.replication.policy.class = none:None\n"
+        "P->B.failover.webhook.url = x\nservice.users.location = none.users\n"
+        "report.signing.key.location = /none/sign.pem\n"
+    )
+
+    result = CliRunner().invoke(app, [*command, "--config", str(file), "--json"])
+    found = json.loads(result.stdout)
+    rows = found["findings"] if isinstance(found, dict) else found
+    problems = [row["text"] for row in rows if row["state"] == "problem"]
+
+    cut = (text.replace(f"{file}", "").strip(" :").split(": ") for text in problems)
+    assert sorted(": ".join(parts[:2]) for parts in cut) == [
+        "P->B: failover.webhook.url",
+        "P->B: replication.policy.class",
+        *["cluster P: sasl.jaas.config", "cluster P: sasl.mechanism"],
+        *["cluster P: ssl.cipher.suites"] * 2,
+        "cluster P: ssl.enabled.protocols",
+        *["line 11: P->B.topics"] * 2,
+        "line 14: service.users.location",
+        "line 15: report.signing.key.location",
+        *["line 7: P.ssl.truststore.location", "line 8: P.ssl.keystore.location"],
+    ]
 
 
 def test_doctor_shows_a_refused_replication_factor_once_with_its_topics(tmp_path: Path) -> None:

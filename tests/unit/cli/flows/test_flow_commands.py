@@ -111,7 +111,7 @@ def test_a_flow_that_fails_is_named_after_the_others_were_shown(
     ("command", "shown"),
     [
         ("aggregate", "P->B: 1,200 raw records, 90 windows"),
-        ("show", "srm metrics aggregate --flow 'P->B'"),
+        ("show", "/srm.properties --flow 'P->B'"),
     ],
 )
 def test_metrics_of_the_other_flows_are_shown_where_one_flow_fails(

@@ -416,4 +416,32 @@ def test_another_transform_is_refused_unless_it_may_be_left_out(
         refused.exception
     )
     assert "# - P->B.transforms: Records are copied byte for byte." in done.stdout
+    assert "left out: copies are not renamed or changed by rename" in done.stdout
     assert "replication.policy" not in done.stdout
+
+
+@pytest.mark.parametrize("output", [[], ["--output", "new.properties"]])
+def test_problems_of_imported_files_name_these_without_lines_of_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    wrong = {"topics": "a[, b(", "tasks.max": "many"}
+    Path("one.json").write_text(json.dumps({**SOURCE["config"], **wrong}))
+    Path("two.json").write_text("{}")
+
+    refused = run("config", "import", "one.json", "two.json", *output)
+
+    text = str(refused.exception)
+    assert text.count("one.json, two.json: P->B.") == 3, text
+    assert "tasks.max: 'many'" in text
+    assert " line " not in text
+    assert "new.properties" not in text
+
+
+def test_an_import_of_a_connector_names_its_file_without_a_line(tmp_path: Path) -> None:
+    source = tmp_path / "one.json"
+    source.write_text(json.dumps({**SOURCE["config"], "tasks.max": "many"}))
+
+    refused = run("import", "mm2", "--config", str(source), "--dry-run")
+
+    assert str(refused.exception).startswith(f"{source}: P->B.tasks.max: 'many'")

@@ -88,7 +88,7 @@ VIEWS: Final[Mapping[str, tuple[Render, tuple[str, ...]]]] = {
     ),
     "failover status": (
         lambda console: failover.render_moves(
-            console, [(filled(MovePlan, request=REQUEST), filled(MoveProgress))]
+            console, [(filled(MovePlan, request=REQUEST), filled(MoveProgress))], ""
         ),
         ("move_id", "group"),
     ),
@@ -97,7 +97,10 @@ VIEWS: Final[Mapping[str, tuple[Render, tuple[str, ...]]]] = {
         ("group", "topic"),
     ),
     "failover drill": (printed(lambda: drill_view(filled(Drill))), ("group",)),
-    "failover drill --history": (printed(lambda: history_view([filled(Drill)])), ("drill_id",)),
+    "failover drill --history": (
+        printed(lambda: history_view([filled(Drill)], Flow("P", "B"))),
+        ("drill_id",),
+    ),
     "replicator restart": (
         lambda console: replicator._render(console, (filled(DriverAnswer),), []),
         ("application", "host"),
@@ -151,7 +154,7 @@ def test_a_plan_that_an_operator_approves_and_a_list_of_moves_are_shown_to_the_l
         (filled(MovePlan, request=REQUEST, move_id=f"m{number}"), filled(MoveProgress))
         for number in range(300)
     ]
-    failover.render_moves(open_console(), made)
+    failover.render_moves(open_console(), made, "")
     assert "m299 " in capsys.readouterr().out
 
 

@@ -71,7 +71,7 @@ def flow(monkeypatch: pytest.MonkeyPatch) -> RunningFlow:
 
 
 def run(config: Path, *command: str) -> Result:
-    return CliRunner().invoke(app, ["why", *command, "-c", str(config)])
+    return CliRunner().invoke(app, ["why", *command], env={"SRM_CONFIG": str(config)})
 
 
 def test_the_chain_ends_with_the_one_thing_to_do(flow: RunningFlow, config: Path) -> None:

@@ -8,7 +8,6 @@ import re
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import get_args
@@ -141,19 +140,17 @@ def test_a_move_at_rest_names_its_outcome_instead_of_what_its_gate_would_wait_fo
         progress = MoveProgress("m1", step=step, times_ms={"gone": 7_000})
         return whereabouts(context, planned, progress)
 
-    assert all(said(step).endswith("'srm failover release m1' ends it") for step in HELD)
+    ends = "--source P --target B"
+    assert all(said(step).endswith(f"'srm failover release m1 {ends}' ends it") for step in HELD)
     assert said("gone") == (
         "m1: gone since 1970-01-01 00:00:07 UTC; clients have been sent to B; if no process "
-        "carries it, 'srm failover run --move-id m1' verifies and reports it; it waits until its "
-        "groups work on B"
+        f"carries it, 'srm failover run --move-id m1 {ends}' verifies and reports it; it waits "
+        "until its groups work on B"
     )
     assert said("released").startswith(
-        "m1: released; clients remain on P; 'srm failover run --move-id m1'"
+        f"m1: released; clients remain on P; 'srm failover run --move-id m1 {ends}'"
     )
-    assert "sent to B; 'srm failover report m1'" in said("reported")
-
-    context = replace(context, file="my lab.properties", clusters=3)
-    ends = "--source P --target B --config 'my lab.properties'"
+    assert f"sent to B; 'srm failover report m1 {ends}'" in said("reported")
     assert f"'srm failover release m1 {ends}' ends it" in said("held")
     again = f"hold it again ('srm failover run --move-id m1 {ends}')"
     assert context.hold_again("m1") == again
@@ -192,11 +189,8 @@ def on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("write", "outcome"),
     [
-        (10, "released after .* s of hold; clients remain on P; 'srm .* m1' tries again"),
-        (
-            18,
-            "verified since .* UTC; clients have been sent to B; .* 'srm .* m1' makes the report",
-        ),
+        (10, "released after .* s of hold; clients remain on P; 'srm .* m1 .*' tries again"),
+        (18, "verified since .* UTC; clients have been sent to B; .* 'srm .* m1 .*' makes"),
     ],
 )
 def test_an_interrupted_run_names_where_its_clients_are(
@@ -227,9 +221,13 @@ def test_a_status_names_the_later_move_that_leads_the_clients(
         line = f"failover status --config {tmp_path}/srm.properties {move_id}"
         return CliRunner().invoke(app, line.split()).stdout.strip()
 
-    assert said("m1").endswith("'srm failover report m1' shows how it went; superseded by move m2")
+    file = f"--config {tmp_path}/srm.properties"
+    assert said("m1").endswith(
+        f"'srm failover report {file} m1 --source P --target B' shows how it went; superseded by "
+        "move m2"
+    )
     assert said("m2").endswith(
-        "clients have been sent to P; 'srm failover report m2' shows how it went"
+        f"sent to P; 'srm failover report {file} m2 --source P --target B' shows how it went"
     )
 
 
@@ -289,7 +287,7 @@ def test_a_look_at_the_report_does_not_end_the_verification_of_another_run(
 def test_the_list_of_moves_names_a_cluster_that_did_not_answer() -> None:
     out = StringIO()
 
-    render_moves(Console(file=out), [], [UnavailableError("P is silent")])
+    render_moves(Console(file=out), [], "srm failover plan", [UnavailableError("P is silent")])
 
     assert "Moves that only this cluster knows are missing: P is silent" in out.getvalue()
 
@@ -302,7 +300,7 @@ def test_the_pause_that_a_killed_run_has_left_is_named_until_the_move_is_release
     disaster.switch.pause(Pause("", "ann", "P is lost", 1, "m1"))
 
     assert pause_note("m1", disaster.context) == (
-        "; P->B is paused for it, 'srm failover release m1' ends that"
+        "; P->B is paused for it, 'srm failover release m1 --source P --target B' ends that"
     )
     assert pause_note("m2", disaster.context) == ""
     moves.release(disaster.context, "m1")

@@ -70,7 +70,8 @@ def test_a_restore_says_each_step_and_what_is_next(srm: Srm, world: World) -> No
         "copying 7 offsets",
         "handing over Payments: 4 records",
         "P->B resumes. Next: srm status",
-        "srm failover plan --operation failback --source B --target P",
+        "srm failover plan --config ",
+        " --operation failback --source B --target P",
     ]
     assert [line for line in said if line not in text] == []
     assert not world.is_paused(world.b, FORWARD)

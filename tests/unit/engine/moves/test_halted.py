@@ -248,7 +248,7 @@ def test_a_plan_whose_source_does_not_answer_repeats_the_request_without_it(
         REQUEST, operation="failback", wait_seconds=60.0, redirect=("routing", "manual")
     )
     request = replace(request, groups=("near", "far out"), accept_skips=True)
-    context = replace(world.context(), file="/etc/my srm.properties")
+    context = world.context()
 
     with pytest.raises(UnavailableError) as raised:
         moves.plan(context, request, "m1", dry_run=dry_run)
@@ -258,5 +258,5 @@ def test_a_plan_whose_source_does_not_answer_repeats_the_request_without_it(
     assert command == (
         "srm failover run --mode unplanned --source P --target B --operation failback "
         "--topic Payments --group near --group 'far out' --timeout 60 --redirect routing,manual "
-        "--accept-skips --config '/etc/my srm.properties'"
+        "--accept-skips"
     )

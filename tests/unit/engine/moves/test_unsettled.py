@@ -89,7 +89,8 @@ def test_what_waits_for_an_undecided_move_names_the_way_to_end_it(
     else:
         disaster.switch.pause(Pause("r1", "ann", "unplanned failover m1: P is lost", 1, "m1"))
     flow = disaster.world.context().forward
-    again, end = "'srm failover run --move-id m1'", "'srm failover release m1'"
+    ends = "m1 --source P --target B'"
+    again, end = f"'srm failover run --move-id {ends}", f"'srm failover release {ends}"
 
     said = [
         flow_status(flow).hints[0],

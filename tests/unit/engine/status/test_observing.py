@@ -82,6 +82,23 @@ def test_a_source_that_does_not_answer_leaves_what_the_target_knows(world: Copie
     assert "no broker answers: srm failover plan --mode unplanned" in line, "one action"
 
 
+@pytest.mark.parametrize(
+    ("source_fails", "said"),
+    [(False, "no broker of B, P answers"), (True, "no broker of B, P does not answer, either")],
+)
+def test_a_status_without_the_target_says_whether_the_source_answers(
+    world: CopiedTopic, source_fails: bool, said: str
+) -> None:
+    world.b.fail(UnavailableError("no broker of B", "start its brokers"))
+    if source_fails:
+        world.p.fail(UnavailableError("no broker of P"))
+
+    with pytest.raises(UnavailableError) as raised:
+        flow_status(world.forward)
+    assert raised.value.what.endswith(said)
+    assert raised.value.action == "start its brokers"
+
+
 def test_of_a_partition_that_nobody_has_reported_all_is_to_be_copied(world: CopiedTopic) -> None:
     world.maps.maps.clear()
 

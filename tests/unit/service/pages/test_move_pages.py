@@ -161,7 +161,7 @@ def test_a_move_without_a_process_is_not_shown_as_running() -> None:
     page = words(client.get(f"/ui/moves/{MOVING}").text)
     assert "no process carries it: process 17 on host-7, last heartbeat 5 min ago" in page
     assert "P → B no process carries it planned, started" in page
-    again = f"{run_again(look.plan.move_id)} --source P --target B"
+    again = run_again(look.plan.request.flow, look.plan.move_id)
     assert f"To continue it: {again}" in page
     assert "Verify" in page
     assert "of the plan" not in page

@@ -222,6 +222,16 @@ def test_a_source_that_dies_under_a_hold_ends_with_the_way_out(world: World) -> 
     assert {*troubles} == {"cluster P does not answer"}
 
 
+def test_the_way_out_follows_what_the_error_itself_advises(world: World) -> None:
+    def refused() -> object:
+        raise UnavailableError("cluster P does not answer", "start its brokers")
+
+    with pytest.raises(UnavailableError) as raised:
+        run_without(world, lambda: setattr(world.p, "topics", refused))
+    assert raised.value.what == "cluster P does not answer"
+    assert raised.value.action.startswith("start its brokers; if P is lost, move with mode")
+
+
 def test_a_step_of_its_own_names_the_way_out_too(world: World) -> None:
     context = held(world)
     world.p.fail()
@@ -264,7 +274,8 @@ def test_a_target_that_stays_away_after_go_ends_with_where_clients_are(world: Wo
     with pytest.raises(UnavailableError) as raised:
         run_with_an_outage(world, looks=1_000_000)
     assert raised.value.action == (
-        "clients have been sent to B; 'srm failover run --move-id m1' verifies and reports the move"
+        "clients have been sent to B; 'srm failover run --move-id m1 --source P --target B' "
+        "verifies and reports the move"
     )
 
 
