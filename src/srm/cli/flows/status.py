@@ -142,7 +142,8 @@ def _render_forecast(console: Console, current: FlowForecast) -> None:
 def _replicator(flow: FlowStatus) -> str:
     driver = flow.driver
     if driver is None:
-        return "[yellow]no replicator has ever run[/yellow]"
+        text = "no replicator has ever run" if flow.never_ran else "driver unknown"
+        return f"[yellow]{text}[/yellow]"
     age = f"{'ended' if driver.ended else 'last heartbeat'} {ago(driver.age_ms)}"
     if driver.alive and driver.request is not None:
         age += f", {driver.request.action} requested by {driver.request.by}"
