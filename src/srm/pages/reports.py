@@ -21,7 +21,6 @@ from srm.pages import moves
 from srm.pages.html import render_page
 from srm.pages.tables import Listing
 
-
 _LISTED: Final = ("RPO", "outage", "RTO", "read again")
 
 
@@ -260,7 +259,7 @@ def drill_line(drill: Drill) -> str:
     return (
         f"drill {drill.drill_id} of {drill.flow}: {_drill_verdict(drill)}, {drill.proven} of "
         f"{amount(len(drill.groups), 'group')} proven; {_drill_rpo(drill)} lost if the source had "
-        f"died then, {drill.rto_seconds:.1f} s to carry out"
+        f"died then, {duration(drill.rto_seconds)} to carry out"
     )
 
 
@@ -292,7 +291,7 @@ def history_view(drills: Sequence[Drill]) -> RenderableType:
             drill.flow,
             f"{drill.proven} of {len(drill.groups)}" if done else "-",
             _drill_rpo(drill) if done else "-",
-            f"{drill.rto_seconds:.1f} s" if done else "-",
+            duration(drill.rto_seconds) if done else "-",
             f"[{'green' if drill.ok else 'red'}]{_drill_verdict(drill)}[/]",
             drill.drill_id,
         )
@@ -308,7 +307,4 @@ def _drill_verdict(drill: Drill) -> str:
 
 def _drill_rpo(drill: Drill) -> str:
     forecast = drill.forecast
-    if forecast is None:
-        return "-"
-    age = "" if forecast.seconds is None else f" ({duration(forecast.seconds)})"
-    return f"{amount(forecast.not_copied, 'record')}{age}"
+    return "-" if forecast is None else forecast.lost_text

@@ -440,17 +440,21 @@ class MoveFacts:
         return self.routing.cluster_of(group_subject(group), source) == target
 
     def forecast(self, now_ms: int, source: SourceLook | None = None) -> Forecast:
-        """Forecast records lost or read again; ``source``: present log ends, None if not known."""
+        """Forecast the loss; ``source``: present log ends, None if not known.
+
+        Groups whose route leads to the target already read nothing again.
+        """
         partitions, growth = tuple(self._known_partitions(source)), self.away.growth
-        readable = (plan for plan in self.plans if not self.unreadable(plan.group))
+        plans = [plan for plan in self.plans if not self.works_there(plan.group)]
+        readable = (plan for plan in plans if not self.unreadable(plan.group))
         placed = {plan.group for plan in readable if self.known_places(plan)}
         return Forecast(
             made_ms=now_ms,
             topics=forecast_topics(partitions, now_ms, growth),
             groups=tuple(
-                self._group_forecast(plan, now_ms) for plan in self.plans if plan.group in placed
+                self._group_forecast(plan, now_ms) for plan in plans if plan.group in placed
             ),
-            unseen=tuple(plan.group for plan in self.plans if plan.group not in placed),
+            unseen=tuple(plan.group for plan in plans if plan.group not in placed),
             transactions=self.away.transactions,
             rate=max(rate_of(partitions), growth),
         )

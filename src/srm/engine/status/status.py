@@ -34,11 +34,15 @@ TopicState = Literal["copying", "caught-up", "waiting", "stopped", "not-created"
 
 @dataclass(frozen=True)
 class FlowForecast:
-    """The current forecast of a flow; ``line`` is its text for operators."""
+    """The current forecast of a flow; ``line`` is its text for operators.
+
+    ``there``: groups without a forecast, as their route leads to the target already.
+    """
 
     line: str
     forecast: Forecast
     proof: FlowProof | None = None
+    there: tuple[str, ...] = ()
 
 
 def _texts(notes: Iterable[replication_records.PartitionNotes]) -> tuple[str, ...]:
@@ -485,7 +489,8 @@ def _group_hints(
         if outcome.state == "not-selected" and names.is_replica(outcome.upstream.topic)
     )
     yield from map(Reason, dict.fromkeys(replicas))
-    known = {group.group for group in current.forecast.groups} if current else set[str]()
+    forecasts = current.forecast.groups if current else ()
+    known = {group.group for group in forecasts}.union(current.there if current else ())
     missing = sorted(group.group for group in found.groups if group.group not in known)
     if current is not None and missing and not found.never_ran:
         yield Reason(
