@@ -34,14 +34,17 @@ class Page(Generic[_T]):
 
 @dataclass(frozen=True, slots=True)
 class ReplicatorRow:
-    """The replicator of a flow; ``heartbeat_ms`` is the time of its last heartbeat."""
+    """The replicator of a flow; ``heartbeat_ms`` is the time of its last heartbeat.
+
+    ``alive``, ``slots_alive``: None if unknown, as the target did not answer.
+    """
 
     application_id: str
     host: str
     heartbeat_ms: int
-    alive: bool
+    alive: bool | None
     slots: int
-    slots_alive: int
+    slots_alive: int | None
 
 
 @dataclass(frozen=True, slots=True)

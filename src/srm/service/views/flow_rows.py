@@ -156,7 +156,7 @@ def summary(look: FlowLook) -> documents.FlowSummary:
         partitions=sum(topic.partitions for topic in status.topics),
         groups=len(view.groups),
         lag=status.remaining,
-        replicator=_replicator(view),
+        replicator=_replicator(view, is_known=not look.error),
         measured=look.now(),
         forecast=None if status.standing is None or look.error else forecast_line(status.standing),
         error=look.error,
@@ -164,7 +164,7 @@ def summary(look: FlowLook) -> documents.FlowSummary:
     )
 
 
-def _replicator(view: FlowState) -> documents.ReplicatorRow | None:
+def _replicator(view: FlowState, *, is_known: bool) -> documents.ReplicatorRow | None:
     driver = view.status.driver
     if driver is None:
         return None
@@ -174,8 +174,9 @@ def _replicator(view: FlowState) -> documents.ReplicatorRow | None:
         driver,
         application_id=driver.application_id or driver.driver,
         heartbeat_ms=view.status.time_ms - driver.age_ms,
+        alive=driver.alive if is_known else None,
         slots=len(slots),
-        slots_alive=sum(slot.alive for slot in slots),
+        slots_alive=sum(slot.alive for slot in slots) if is_known else None,
     )
 
 

@@ -80,6 +80,12 @@ def test_a_silent_cluster_leaves_no_figures_of_now(everything: Views, alias: str
     assert (summary.measured, topic.measured) == (None, None)
     since_ms = away.status.heard_ms if alias == "P" else look.looked_ms
     assert summary.lag_at_ms == since_ms
+    assert summary.replicator is not None
+    is_known = alias == "P"
+    assert (summary.replicator.alive is None, summary.replicator.slots_alive is None) == (
+        not is_known,
+        not is_known,
+    )
 
 
 def test_windows_are_told_in_seconds_with_their_end(everything: Views) -> None:
