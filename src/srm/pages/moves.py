@@ -84,7 +84,7 @@ def forecast_view(forecast: Forecast, source: str, most: int = MOST_ROWS) -> Ren
 
 def topic_cells(topic: TopicForecast) -> tuple[str, ...]:
     counts = number(topic.not_copied), number(topic.at_most)
-    return topic.topic, *counts, seconds(topic.seconds), ago(topic.age_ms)
+    return topic.topic, *counts, seconds(topic.seconds or None), ago(topic.age_ms)
 
 
 GROUP_HEAD: Final = ("group", "unread backlog", "read again", "skipped", "checkpoint written")

@@ -489,15 +489,17 @@ class MoveFacts:
 
         The group may have read any of them since; with its commits, it has read those it committed.
         Without a position it may have read all, and auto.offset.reset may be earliest. A look that
-        leaves out the commits on the target counts nothing there.
+        leaves out the commits on the target counts nothing there. A group that works on the target
+        already reads nothing again, however much it has still to read there.
         """
         place = TopicPartition(position.topic, position.partition)
         committed = self.away.commits.get(group, {}).get(place)
         if position.state == "no-commit" and group not in self.target.committed:
             return 0
-        if committed is None or position.committed is None:
-            return position.lag
-        return min(position.lag, max(0, committed - position.committed))
+        count = position.lag
+        if committed is not None and position.committed is not None:
+            count = min(count, max(0, committed - position.committed))
+        return 0 if count and self.works_there(group) else count
 
     def _known_partitions(self, source: SourceLook | None) -> Iterator[PartitionKnown]:
         reports, heard = self.maps.reports, last_heard(self.maps.reports)

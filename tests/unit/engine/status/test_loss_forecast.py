@@ -82,6 +82,28 @@ def test_a_group_that_works_on_the_target_reads_nothing_again(world: CopiedTopic
     assert not [hint for hint in after.hints if "no checkpoint" in hint]
 
 
+def test_what_a_group_has_still_to_read_after_its_move_is_not_read_again(
+    world: CopiedTopic,
+) -> None:
+    """The figure grew with each record that producers wrote on the target."""
+
+    def backlog() -> int:
+        outlook = observe(world.forward).outlook
+        assert outlook is not None
+        [plan] = outlook.plans
+        return outlook.read_again(plan)
+
+    emit(world.forward)
+    world.p.fail()
+    before = backlog()
+    world.b.add_topic(internal_topics.ROUTING)
+    went = Route(1, "B", "go", "m1", world.clock())
+    subject = group_subject("audit").encode()
+    world.b.compacted_topic(internal_topics.ROUTING).write({subject: went.value()})
+
+    assert (before, backlog()) == (2, 0)
+
+
 def test_nothing_lost_has_no_age(world: CopiedTopic) -> None:
     """It was "0 records (0.0 s) lost"."""
     world.copy()
