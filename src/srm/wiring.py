@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 _CONDEMNED_S: Final = 5.0
 
 _LOOK_S: Final = 6.0
+_PARTIAL: Final = 2.5
+"""Time limit of each call of a partial look, in first answers."""
 _OPENING: Final = frozenset({"compacted_topic", "control_writer"})
 """Calls of a cluster that connect to nothing yet."""
 _FLUSH_S: Final = 20.0
@@ -101,7 +103,10 @@ def open_flow(config: Config, flow: Flow, *, partial: bool = False) -> Iterator[
     configured = config.flow(flow)
     with ExitStack() as stack:
         ends = {alias: config.cluster_clients(alias, flow) for alias in (flow.source, flow.target)}
-        opened = _open(ends, stack, configured.admin_timeout_ms / 1000)
+        timeout_s, limit = configured.admin_timeout_ms / 1000, patience.current()
+        if partial and limit is not None:  # a cluster may die in the middle of the look
+            timeout_s = min(timeout_s, _PARTIAL * limit.seconds)
+        opened = _open(ends, stack, timeout_s)
         source, target = opened[flow.source], opened[flow.target]
         if partial:
             merged = control_lists.merged_if_known(configured, target)

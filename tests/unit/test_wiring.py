@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -94,6 +95,26 @@ def test_a_flow_that_restores_is_opened_as_any_other(config, monkeypatch):
     with open_flow(both, flow) as context:
         assert context.config.flow == flow
         assert context.opposite is None
+
+
+@pytest.mark.parametrize(("partial", "seconds"), [(True, 10.0), (False, 60.0)])
+def test_a_look_gives_a_cluster_that_dies_during_it_less_time_than_a_move(
+    config, monkeypatch, partial, seconds
+):
+    """Srm status hung for 30 s."""
+    patient = replace(config.flow(Flow("P", "B")), admin_timeout_ms=60_000)
+    config = replace(config, flow_configs={Flow("P", "B"): patient})
+    monkeypatch.setattr("srm.wiring._silent", lambda _: {})
+    for name in ("with_recorded", "settings_now"):
+        as_it_is = f"srm.engine.control.recorded_copies.{name}"
+        monkeypatch.setattr(as_it_is, lambda configured, *_: configured)
+    monkeypatch.setattr(control_lists, "merged_if_known", lambda configured, *_: configured)
+
+    with (
+        patience.limit(4.0),
+        open_flow(config, Flow("P", "B"), partial=partial) as context,
+    ):
+        assert [one.timeout_s for one in (context.source, context.target)] == [seconds] * 2
 
 
 def test_clusters_that_are_not_there_are_waited_for_once_however_many_flows_need_them(

@@ -84,7 +84,7 @@ def forecast_view(forecast: Forecast, source: str, most: int = MOST_ROWS) -> Ren
 
 def topic_cells(topic: TopicForecast) -> tuple[str, ...]:
     counts = number(topic.not_copied), number(topic.at_most)
-    return topic.topic, *counts, seconds(topic.seconds), ago(topic.age_ms)
+    return topic.topic, *counts, seconds(topic.seconds or None), ago(topic.age_ms)
 
 
 GROUP_HEAD: Final = ("group", "unread backlog", "read again", "skipped", "checkpoint written")
@@ -244,25 +244,27 @@ def _name(report: MoveReport) -> str:
     return f"{report.operation} {report.source}->{report.target}"
 
 
+def figures_of(report: MoveReport) -> dict[str, str]:
+    """Return by name the figures that each line, list and table of reports has."""
+    found = report.result
+    return {
+        "RPO": found.lost_text,
+        "outage": found.outage_text if report.mode == "unplanned" else "-",
+        "RTO": seconds(report.rto_seconds),
+        "assigned after": seconds(report.assigned_seconds),
+        "skipped": number(found.skipped),
+        "read again": str(found.read_again),
+        "residue": number(report.residue_count),
+    }
+
+
 def _figures(report: MoveReport) -> str:
     """Return the figures of a summary, without those that have no value."""
-    found = report.result
-    figures = (
-        ("RPO", found.lost_text, ""),
-        ("outage", found.outage_text if report.mode == "unplanned" else "-", ""),
-        (
-            "RTO",
-            seconds(report.rto_seconds),
-            ", ".join(f"{name} {seconds(spent)}" for name, spent in report.rto_steps.items()),
-        ),
-        ("assigned after", seconds(report.assigned_seconds), ""),
-        ("skipped", number(found.skipped), ""),
-        ("read again", str(found.read_again), ""),
-        ("residue", number(report.residue_count), residue_text(report)),
-    )
+    steps = (f"{name} {seconds(spent)}" for name, spent in report.rto_steps.items())
+    more = {"RTO": ", ".join(steps), "residue": residue_text(report)}
     return ", ".join(
-        f"{name} {value}{f' ({more})' if more else ''}"
-        for name, value, more in figures
+        f"{name} {value}{f' ({more[name]})' if more.get(name) else ''}"
+        for name, value in figures_of(report).items()
         if value != "-"
     )
 

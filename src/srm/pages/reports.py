@@ -22,10 +22,12 @@ from srm.pages import moves
 from srm.pages.html import render_page
 from srm.pages.tables import Listing
 
+_LISTED: Final = ("RPO", "outage", "RTO", "read again")
+
 
 def list_view(reports: Iterable[KeptReport]) -> Listing:
     head = "time", "move", "operation", "mode", "from -> to", "groups"
-    unbroken = "RPO", "RTO", "result", "revision"
+    unbroken = *_LISTED, "result", "revision"
     table = moves.plain_table((*head, *unbroken), map(_list_cells, reports))
     for column in table.columns[len(head) :]:
         column.no_wrap = True
@@ -33,13 +35,12 @@ def list_view(reports: Iterable[KeptReport]) -> Listing:
 
 
 def _list_cells(kept: KeptReport) -> tuple[str | Text, ...]:
-    row = list_row(kept)
+    row, figures = list_row(kept), moves.figures_of(kept.report)
     return (
         *(row[name] for name in ("time", "move_id", "operation", "mode")),
         f"{row['source']} -> {row['target']}",
         some(row["groups"]),
-        kept.report.result.lost_text,
-        moves.seconds(row["rto_seconds"]),
+        *map(figures.__getitem__, _LISTED),
         Text(kept.report.result.verdict, "green" if kept.report.ok else "bold red"),
         f"{row['revision']}, {'signed' if row['key_id'] else 'not signed'}",
     )
@@ -75,24 +76,23 @@ def report_summary(report: MoveReport) -> dict[str, Any]:
 
 
 def _markdown(report: MoveReport, signature: str) -> Iterator[str]:
-    found, again = report.result, read_again_by(report)
-    verdict = found.verdict if report.ok else f"**{found.verdict}**"
+    found, again = moves.figures_of(report), read_again_by(report)
+    verdict = report.result.verdict if report.ok else f"**{report.result.verdict}**"
     clusters = f"{escape(report.source)} → {escape(report.target)}"
     yield f"## {escape(report.operation.capitalize())} {clusters}: {verdict}"
     yield ""
     yield from bullets("Problem", report.problems)
-    assigned = moves.seconds(report.assigned_seconds), "hold until the last group had partitions"
+    answer = f"last answer of {report.source} until the last group worked"
     yield from table(
         ("", "", ""),
         (
-            ("RPO", found.lost_text, f"not on {report.target} at go"),
-            *_outage(report),
-            ("RTO", moves.seconds(report.rto_seconds), "hold until the last group worked"),
+            ("RPO", found["RPO"], f"not on {report.target} at go"),
+            *([("outage", found["outage"], answer)] if report.mode == "unplanned" else []),
+            ("RTO", found["RTO"], "hold until the last group worked"),
             *((f"- {name}", moves.seconds(spent), "") for name, spent in report.rto_steps.items()),
-            ("assigned", *assigned),
-            ("skipped", moves.number(found.skipped), "records"),
-            ("read again", str(found.read_again), "records"),
-            ("residue", moves.number(report.residue_count), moves.residue_text(report)),
+            ("assigned", found["assigned after"], "hold until the last group had partitions"),
+            *((name, found[name], "records") for name in ("skipped", "read again")),
+            ("residue", found["residue"], moves.residue_text(report)),
         ),
     )
     yield from table(
@@ -132,15 +132,6 @@ def _costs(report: MoveReport) -> Iterator[str]:
     head = "group", "unread backlog", "read again", f"residue read on {report.source}"
     counts = ((g.group, g.backlog, g.re_read, g.read_of_residue) for g in found.groups)
     yield from table(head, ((name, *map(moves.number, row)) for name, *row in counts))
-
-
-def _outage(report: MoveReport) -> Iterator[tuple[str, str, str]]:
-    if report.mode == "unplanned":
-        yield (
-            "outage",
-            report.result.outage_text,
-            f"last answer of {report.source} until the last group worked",
-        )
 
 
 def _with_plan(count: int | Bounds, planned: int | None) -> str:
@@ -269,7 +260,7 @@ def drill_line(drill: Drill) -> str:
     return (
         f"drill {drill.drill_id} of {drill.flow}: {_drill_verdict(drill)}, {drill.proven} of "
         f"{amount(len(drill.groups), 'group')} proven; {_drill_rpo(drill)} lost if the source had "
-        f"died then, {drill.rto_seconds:.1f} s to carry out"
+        f"died then, {duration(drill.rto_seconds)} to carry out"
     )
 
 
@@ -301,7 +292,7 @@ def history_view(drills: Sequence[Drill], flow: Flow) -> RenderableType:
             drill.flow,
             f"{drill.proven} of {len(drill.groups)}" if done else "-",
             _drill_rpo(drill) if done else "-",
-            f"{drill.rto_seconds:.1f} s" if done else "-",
+            duration(drill.rto_seconds) if done else "-",
             f"[{'green' if drill.ok else 'red'}]{_drill_verdict(drill)}[/]",
             drill.drill_id,
         )
@@ -317,7 +308,4 @@ def _drill_verdict(drill: Drill) -> str:
 
 def _drill_rpo(drill: Drill) -> str:
     forecast = drill.forecast
-    if forecast is None:
-        return "-"
-    age = "" if forecast.seconds is None else f" ({duration(forecast.seconds)})"
-    return f"{amount(forecast.not_copied, 'record')}{age}"
+    return "-" if forecast is None else forecast.lost_text

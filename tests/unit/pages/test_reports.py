@@ -272,7 +272,7 @@ def test_the_list_has_a_line_for_each_report() -> None:
 
     first, second = text.splitlines()[1:]
     assert " ".join(first.split()) == (
-        "2023-11-14 22:13:20 UTC failover-1 failover planned P -> B billing 0 records 4.2 s "
+        "2023-11-14 22:13:20 UTC failover-1 failover planned P -> B billing 0 records - 4.2 s 2 "
         "not clean 2, signed"
     )
     assert second.endswith("2, not signed")

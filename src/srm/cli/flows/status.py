@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.padding import Padding
 from rich.text import Text
 
 from srm.cli.console import Looked, WatchOption, show
@@ -142,7 +141,8 @@ def _render_forecast(console: Console, current: FlowForecast) -> None:
 def _replicator(flow: FlowStatus) -> str:
     driver = flow.driver
     if driver is None:
-        return "[yellow]no replicator has ever run[/yellow]"
+        text = "no replicator has ever run" if flow.never_ran else "driver unknown"
+        return f"[yellow]{text}[/yellow]"
     age = f"{'ended' if driver.ended else 'last heartbeat'} {ago(driver.age_ms)}"
     if driver.alive and driver.request is not None:
         age += f", {driver.request.action} requested by {driver.request.by}"
@@ -252,10 +252,11 @@ def render_why(console: Console, answer: Why) -> None:
         ),
         soft_wrap=True,
     )
-    table = Listing.grid("", "", "", padding=(0, 2, 0, 0))
+    table = Listing("", "", "", show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for step in answer.steps:
-        table.add_row(_mark(step, console), Text(step.question), Text(step.answer))
-    console.print(Padding(table, (0, 0, 0, 2), expand=False))
+        mark = Text.assemble("  ", _mark(step, console))
+        table.add_row(mark, Text(step.question), Text(step.answer))
+    console.print(table)
     todo = answer.action or ("nothing" if answer.ok else "nothing that srm can do")
     console.print(Text.assemble(("to do: ", "bold"), todo), soft_wrap=True)
 

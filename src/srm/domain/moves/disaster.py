@@ -137,6 +137,12 @@ class Forecast:
         return max((age for age in late if age is not None), default=None if late else 0.0)
 
     @property
+    def lost_text(self) -> str:
+        """Records not copied, and the age of the oldest if it is known and not 0."""
+        age = f" ({duration(self.seconds)})" if self.seconds else ""
+        return f"{amount(self.not_copied, 'record')}{age}"
+
+    @property
     def age_ms(self) -> int | None:
         """Time since the source's last answer, the longest of all topics for which it is known."""
         return max((t.age_ms for t in self.topics if t.age_ms is not None), default=None)
@@ -182,8 +188,6 @@ class Forecast:
         }
 
     def line(self, source: str) -> str:
-        lost = amount(self.not_copied, "record")
-        seconds = "" if self.seconds is None else f" ({duration(self.seconds)})"
         bound = ""
         if self.at_most is None:
             bound = ", the number since then is not known"
@@ -192,7 +196,7 @@ class Forecast:
         known = "never" if self.age_ms is None else f"{duration(self.age_ms / 1000)} ago"
         unseen = f", unknown for {some(self.unseen)}" if self.unseen else ""
         return (
-            f"{lost}{seconds} of {source} not copied{bound}; {self.again}{unseen}; "
+            f"{self.lost_text} of {source} not copied{bound}; {self.again}{unseen}; "
             f"{source} last answered {known}"
         )
 

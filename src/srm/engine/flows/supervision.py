@@ -328,15 +328,24 @@ def slot_statuses(reports: Sequence[SlotReport], now_ms: int) -> tuple[SlotStatu
     )
 
 
+def never_ran(
+    flow: Flow, driver: DriverHeartbeat | None, slots: Sequence[SlotStatus]
+) -> Finding | None:
+    """Return the finding of a flow that neither a driver nor a slot has ever reported, or None."""
+    if driver is not None or slots:
+        return None
+    return problem("replicator", "no replicator has ever run", f"srm replicate --flow '{flow}'")
+
+
 def down_reasons(
     flow: Flow, driver: DriverStatus | None, slots: Sequence[SlotStatus]
 ) -> Iterator[Finding]:
     """Yield why the flow is not copied; live slots copy it, with or without a live driver."""
     if any(slot.alive for slot in slots) and not (driver and driver.ended):
         return
-    if driver is None:
-        yield problem("replicator", "no replicator has ever run", f"srm replicate --flow '{flow}'")
-    elif not driver.alive:
+    if (never := never_ran(flow, driver, slots)) is not None:
+        yield never
+    elif driver is not None and not driver.alive:
         yield _end_reason(flow, driver)
     elif slots:
         yield problem("replicator", "the replicator has no live slot", SEE_LOG)

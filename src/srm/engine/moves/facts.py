@@ -442,17 +442,21 @@ class MoveFacts:
         return self.routing.cluster_of(group_subject(group), source) == target
 
     def forecast(self, now_ms: int, source: SourceLook | None = None) -> Forecast:
-        """Forecast records lost or read again; ``source``: present log ends, None if not known."""
+        """Forecast the loss; ``source``: present log ends, None if not known.
+
+        Groups whose route leads to the target already read nothing again.
+        """
         partitions, growth = tuple(self._known_partitions(source)), self.away.growth
-        readable = (plan for plan in self.plans if not self.unreadable(plan.group))
+        plans = [plan for plan in self.plans if not self.works_there(plan.group)]
+        readable = (plan for plan in plans if not self.unreadable(plan.group))
         placed = {plan.group for plan in readable if self.known_places(plan)}
         return Forecast(
             made_ms=now_ms,
             topics=forecast_topics(partitions, now_ms, growth),
             groups=tuple(
-                self._group_forecast(plan, now_ms) for plan in self.plans if plan.group in placed
+                self._group_forecast(plan, now_ms) for plan in plans if plan.group in placed
             ),
-            unseen=tuple(plan.group for plan in self.plans if plan.group not in placed),
+            unseen=tuple(plan.group for plan in plans if plan.group not in placed),
             transactions=self.away.transactions,
             rate=max(rate_of(partitions), growth),
         )
@@ -487,15 +491,17 @@ class MoveFacts:
 
         The group may have read any of them since; with its commits, it has read those it committed.
         Without a position it may have read all, and auto.offset.reset may be earliest. A look that
-        leaves out the commits on the target counts nothing there.
+        leaves out the commits on the target counts nothing there. A group that works on the target
+        already reads nothing again, however much it has still to read there.
         """
         place = TopicPartition(position.topic, position.partition)
         committed = self.away.commits.get(group, {}).get(place)
         if position.state == "no-commit" and group not in self.target.committed:
             return 0
-        if committed is None or position.committed is None:
-            return position.lag
-        return min(position.lag, max(0, committed - position.committed))
+        count = position.lag
+        if committed is not None and position.committed is not None:
+            count = min(count, max(0, committed - position.committed))
+        return 0 if count and self.works_there(group) else count
 
     def _known_partitions(self, source: SourceLook | None) -> Iterator[PartitionKnown]:
         reports, heard = self.maps.reports, last_heard(self.maps.reports)

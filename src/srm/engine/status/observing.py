@@ -280,7 +280,8 @@ def forecast_of(
     nothing = next(nothing_to_move(known), None)
     line = nothing.text if nothing else f"{_lost(alias, forecast)}, {forecast.again}, {proven}"
     when = f"if {alias} died now" if source else f"without {alias}"
-    return FlowForecast(f"{when}: {line}", forecast, proof)
+    there = tuple(plan.group for plan in known.plans if known.works_there(plan.group))
+    return FlowForecast(f"{when}: {line}", forecast, proof, there)
 
 
 def _lost(source: str, forecast: Forecast) -> str:
@@ -289,8 +290,7 @@ def _lost(source: str, forecast: Forecast) -> str:
         ago = duration(age_ms / 1000)
         then = f"{forecast.not_copied:,} when {source} last answered, {ago} ago, then its last rate"
         return f"up to {amount(at_most, 'record')} lost ({then})"
-    seconds = "" if forecast.seconds is None else f" ({duration(forecast.seconds)})"
-    lost = f"{amount(forecast.not_copied, 'record')}{seconds} lost"
+    lost = f"{forecast.lost_text} lost"
     if forecast.at_most is None:
         lost += " as far as known"
     elif forecast.at_most > forecast.not_copied:

@@ -34,11 +34,15 @@ TopicState = Literal["copying", "caught-up", "waiting", "stopped", "not-created"
 
 @dataclass(frozen=True)
 class FlowForecast:
-    """The current forecast of a flow; ``line`` is its text for operators."""
+    """The current forecast of a flow; ``line`` is its text for operators.
+
+    ``there``: groups without a forecast, as their route leads to the target already.
+    """
 
     line: str
     forecast: Forecast
     proof: FlowProof | None = None
+    there: tuple[str, ...] = ()
 
 
 def _texts(notes: Iterable[replication_records.PartitionNotes]) -> tuple[str, ...]:
@@ -136,6 +140,10 @@ class FlowStatus:
     heard_ms: int = 0
     selects: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
+
+    @property
+    def never_ran(self) -> bool:
+        return supervision.never_ran(self.flow, self.driver, self.slots) is not None
 
     @property
     def idle(self) -> str:
@@ -371,7 +379,8 @@ def flow_findings(found: FlowStatus) -> Iterator[Finding]:
         yield warning(
             "source-away",
             f"{flow.source} does not answer: {found.source_error}",
-            f"srm failover plan --mode unplanned {flow.options}",
+            # Without a copy there is nothing to continue with.
+            "" if found.never_ran else f"srm failover plan --mode unplanned {flow.options}",
         )
     yield from _of_topics(found)
     silent = [slot for slot in found.slots if not slot.alive]
@@ -455,7 +464,7 @@ def hints(
         conditions = (*_not_copied(found), *(() if found.topics else (_no_topic(found),)))
         yield from (one for one in conditions if one.id in wanted)
         yield from _group_hints(config, found, outcomes)
-    elif found.pause is None:
+    elif found.pause is None and not found.never_ran:
         yield Reason(
             f"{flow.source} does not answer, values are from {flow.target}; to continue without it",
             f"srm failover run --mode unplanned {flow.options}",
@@ -480,9 +489,10 @@ def _group_hints(
         if outcome.state == "not-selected" and names.is_replica(outcome.upstream.topic)
     )
     yield from map(Reason, dict.fromkeys(replicas))
-    known = {group.group for group in current.forecast.groups} if current else set[str]()
+    forecasts = current.forecast.groups if current else ()
+    known = {group.group for group in forecasts}.union(current.there if current else ())
     missing = sorted(group.group for group in found.groups if group.group not in known)
-    if current is not None and missing:
+    if current is not None and missing and not found.never_ran:
         yield Reason(
             f"no checkpoint yet of {some(missing)}: if {flow.source} died now, auto.offset.reset "
             "would decide where they start",

@@ -10,6 +10,7 @@ from typing import Final
 
 from srm.config.model import FlowConfig
 from srm.domain.flow_state.replication_records import DriverHeartbeat
+from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.groups.checkpoints import CheckpointOutcome, Selection, deletion
 from srm.domain.groups.group_sync import SyncAction, SyncDecision
 from srm.domain.groups.mm2_records import Checkpoint
@@ -24,7 +25,13 @@ from srm.domain.text.amount import Reason, ago, amount, some
 from srm.engine.cluster_ports import GroupDescription
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists, merged_if_known
-from srm.engine.flows.supervision import late_commits, read_driver, state_topic
+from srm.engine.flows.supervision import (
+    late_commits,
+    never_ran,
+    read_driver,
+    slot_statuses,
+    state_topic,
+)
 from srm.engine.groups import checkpoints
 from srm.engine.groups.group_sync import decisions_of
 from srm.engine.groups.ledger import read_ledger
@@ -75,7 +82,7 @@ class GroupLook:
     ``committed`` are its offsets there, ``outcomes`` their translations, ``unread`` why there are
     none. ``emitted`` are its checkpoints, without those of commits that are gone, the last of them
     since ``gone_since_ms``. ``routed_to`` is the cluster of its route. ``there`` is the group on
-    the target, read if the source does not answer.
+    the target, read if the source does not answer. ``never_ran``: no replicator ever copied.
     """
 
     config: FlowConfig
@@ -84,6 +91,7 @@ class GroupLook:
     group: str
     now_ms: int
     pause: Reason | None = None
+    never_ran: Reason | None = None
     driver: DriverHeartbeat | None = None
     source_error: str = ""
     found: GroupDescription | None = None
@@ -161,15 +169,17 @@ class GroupLook:
 
 def read_group(context: FlowContext, name: str) -> GroupLook:
     """Read the facts about one group; a source that does not answer is skipped."""
-    config, commands = context.config, state_topic(context).read_commands()
-    beat, known = read_driver(commands), _read_emission(context, name)
+    config, records = context.config, state_topic(context).read()
+    beat, known = read_driver(records), _read_emission(context, name)
+    slots = slot_statuses(decode_state(records).reports, context.now_ms())
     look = GroupLook(
         config,
         None if context.opposite is None else merged_if_known(context.opposite, context.source),
         control_lists.load(context.target, config.flow),
         name,
         context.now_ms(),
-        why_paused(context, commands),
+        why_paused(context, records),
+        never_ran(config.flow, beat, slots),
         driver=None if beat is None or beat.ended else beat,
         emitted={one.topic_partition: one for one in known if not one.gone_since_ms},
         gone_since_ms=max((one.gone_since_ms for one in known), default=0),
@@ -223,7 +233,7 @@ def _with_movement(context: FlowContext, look: GroupLook) -> GroupLook:
         routes = RoutingTables(RoutingHistory.read(move.target))
         routed_to = routes.cluster_of(group_subject(group), flow.source)
         look = replace(look, routed_to=routed_to, there=move.target.groups([group])[group])
-        if look.is_there:
+        if look.is_there or look.never_ran:
             return look
     elif look.opposite is None:
         return look
@@ -275,7 +285,7 @@ def _movement(context: FlowContext, look: GroupLook, found: Findings) -> Movemen
 
 
 _BEFORE: Final = frozenset(
-    {"enabled", "not-paused", "exists", "kind", "allowed", "not-denied", "offsets"}
+    {"enabled", "not-paused", "exists", "kind", "allowed", "not-denied", "offsets", "replicator"}
 )
 """Steps whose problem prevents the translation of a group."""
 _BESIDE: Final = frozenset({"written", "follows", "way-back"})
@@ -374,6 +384,9 @@ def group_steps(look: GroupLook) -> Iterator[WhyStep]:
         yield question.because(look.unread)
     elif look.found is not None and look.committed:
         yield _offsets(look)
+    if look.never_ran is not None and look.exists:
+        yield Question("replicator", "does a replicator run?").because(look.never_ran)
+    elif look.outcomes and look.unread is None:
         yield from _translations(look)
     if look.outcomes or look.emitted:
         yield _emission(look)

@@ -176,8 +176,8 @@ def measures(views: Views, flow: Flow, topic: str, wanted: Wish) -> Measures:
     begin = end - wanted.milliseconds
     windows = tuple(touching(views.series(flow.target).between(flow, topic, begin, end)))
     look = views.find(flow)
-    idle = look is not None and look.view is not None and look.view.status.idle
-    return replace(_measures(wanted, begin, end, windows), is_copied=not idle)
+    is_copied = look is None or look.is_current
+    return replace(_measures(wanted, begin, end, windows), is_copied=is_copied)
 
 
 def newest(window: Measured | None, wanted: Wish) -> Measures:

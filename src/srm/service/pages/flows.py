@@ -10,7 +10,6 @@ from typing import Any, Final, Literal
 from fastapi import APIRouter, Request, Response
 
 from srm.clock import now_ms
-from srm.domain.names.topics import Flow
 from srm.domain.text.amount import Reason
 from srm.engine.metrics.metrics import PACE_MS, rate_of, seconds_to_go
 from srm.engine.status.status import GOING_ON, IN_TROUBLE, without_groups
@@ -42,7 +41,7 @@ _EVENTS: Final = 30
 Sort = Literal["state", "topic", "partitions", "groups", "lag"] | Metric
 Order = Literal["asc", "desc"]
 
-_STATES: Final = ("STOPPED", "DEGRADED", "PAUSED", "RUNNING", "OFF")
+_STATES: Final = ("STOPPED", "DEGRADED", "UNKNOWN", "PAUSED", "RUNNING", "OFF")
 _BY: Final[dict[str, Callable[[TopicRow], Any]]] = {
     "state": lambda row: (-_STATES.index(row.state), row.lag),
     "topic": lambda row: row.topic,
@@ -87,7 +86,7 @@ def flow_page(
         request,
         "flow.html",
         line=overview.flow_line(views, look, wanted),
-        topics=[_line(views, flow, row, wanted) for row in part.items],
+        topics=[_line(views, look, row, wanted) for row in part.items],
         part=part,
         every=len(every),
         counts={name: sum(row.state == name for row in every) for name in _STATES},
@@ -106,9 +105,10 @@ def _key(sort: str, wanted: figures.Wish) -> Callable[[TopicRow], Any]:
     return partial(flow_rows.figure, metric=sort, statistic=wanted.statistic(sort))
 
 
-def _line(views: Views, flow: Flow, row: TopicRow, wanted: figures.Wish) -> TopicLine:
-    found = figures.measures(views, flow, row.topic, wanted)
-    late = figures.lately(views, flow, row.topic) if row.lag else ()
+def _line(views: Views, look: FlowLook, row: TopicRow, wanted: figures.Wish) -> TopicLine:
+    found = figures.measures(views, look.flow, row.topic, wanted)
+    is_known = row.lag and look.silent_since_ms is None
+    late = figures.lately(views, look.flow, row.topic) if is_known else ()
     return TopicLine(row, found, overview.behind(row.lag, late))
 
 
@@ -131,8 +131,8 @@ def topic_page(
         request,
         "topic.html",
         flow=flow,
-        summary=overview.as_known(flow_rows.summary(look)),
-        line=_line(views, flow, row, wanted),
+        summary=flow_rows.summary(look),
+        line=_line(views, look, row, wanted),
         is_flow_measured=bool(figures.newest(look.measured.get(""), wanted).windows),
         part=Slice(offset, figures.PART).page(found),
         every=len(every),
@@ -177,7 +177,7 @@ def groups_page(
         "groups.html",
         flow=flow,
         look=look,
-        summary=overview.as_known(flow_rows.summary(look)),
+        summary=flow_rows.summary(look),
         readiness=overview.readiness(every),
         lines=group_lines(views, look, part.items),
         part=part,
@@ -202,7 +202,7 @@ def group_page(
         "group.html",
         flow=flow,
         look=look,
-        summary=overview.as_known(flow_rows.summary(look)),
+        summary=flow_rows.summary(look),
         line=line,
         detail=detail,
         back=None if back is None else back.row,

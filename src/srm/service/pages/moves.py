@@ -18,7 +18,7 @@ from srm.domain.text.amount import few
 from srm.pages.html import move_timeline, report_page, round_up
 from srm.pages.moves import residue_text
 from srm.service.federation.merged_lists import HomesDep
-from srm.service.pages.overview import as_known, readiness
+from srm.service.pages.overview import readiness
 from srm.service.pages.rendering import HEADERS, PageRoute, page
 from srm.service.views import flow_rows
 from srm.service.views.documents import MoveRow
@@ -98,7 +98,7 @@ def new_page(
         flows=[Flow.parse(name) for name in looks],
         flow=chosen,
         operation=chosen and _operation(views, chosen),
-        summary=None if look is None else as_known(flow_rows.summary(look)),
+        summary=None if look is None else flow_rows.summary(look),
         groups=rows,
         topics=topics,
         chosen_groups=set(group),

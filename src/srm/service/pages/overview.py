@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from fastapi import APIRouter, Request, Response
@@ -48,11 +48,6 @@ class Headline:
 
     state: State
     text: str
-
-
-def as_known(flow: FlowSummary) -> FlowSummary:
-    """Remove the forecast, which is about "now", from a flow whose latest look failed."""
-    return replace(flow, forecast=None) if flow.error else flow
 
 
 def rank(flow: FlowSummary) -> tuple[int, int, str]:
@@ -215,21 +210,20 @@ def overview(request: Request, views: ViewsDep, others: ElsewhereDep, wanted: Wi
 
 
 def flow_line(views: Views, look: FlowLook, wanted: Wish) -> OverviewLine:
-    found = as_known(summary(look))
+    found = summary(look)
     return OverviewLine(
         found,
         since_ms(look),
-        None if found.error else behind(found.lag, lately(views, look.flow)),
+        None if found.lag_at_ms is not None else behind(found.lag, lately(views, look.flow)),
         measures(views, look.flow, "", wanted),
         readiness(views.groups_of(look)),
     )
 
 
 def line_of(flow: FlowSummary, homes: Mapping[str, str], wanted: Wish) -> OverviewLine:
-    found = as_known(flow)
-    measured = newest(found.measured, wanted)
+    measured = newest(flow.measured, wanted)
     home = homes.get(flow.target, "")
-    return OverviewLine(found, None, None, measured, readiness(()), is_here=False, home=home)
+    return OverviewLine(flow, None, None, measured, readiness(()), is_here=False, home=home)
 
 
 def readiness(rows: tuple[GroupRow, ...]) -> Readiness:

@@ -154,6 +154,8 @@ def samples(views: Views) -> Iterator[Sample]:
     for look in views.looks():
         groups = views.groups_of(look)
         yield from flow_samples(look, groups)
+        if look.error:  # what an earlier look found does not describe the present
+            continue
         if settings.prometheus_groups:
             yield from group_samples(look.flow, groups)
         if settings.prometheus_topics:
@@ -211,7 +213,8 @@ def flow_samples(look: FlowLook, groups: Collection[GroupRow]) -> Iterator[Sampl
     flow, view = look.flow, look.view
     labels, row = (flow.source, flow.target), flow_rows.summary(look)
     yield from _summary(row, labels)
-    if view is None:
+    yield from _window_samples("srm_flow", labels, row.lag, look)
+    if view is None or look.error:
         return
     yield "srm_flow_source_up", labels, not view.status.source_error
     if view.status.heard_ms:
@@ -234,7 +237,6 @@ def flow_samples(look: FlowLook, groups: Collection[GroupRow]) -> Iterator[Sampl
             withheld=proof.withheld,
             unread_groups=len(proof.unread),
         )
-    yield from _window_samples("srm_flow", labels, row.lag, look)
 
 
 def _summary(row: FlowSummary, labels: Labels) -> Iterator[Sample]:
@@ -303,7 +305,7 @@ def topic_samples(look: FlowLook, topics: Iterable[TopicRow]) -> Iterator[Sample
         labels = (look.flow.source, look.flow.target, row.topic)
         states = Counter[str]([row.state])
         yield from _count_samples("srm_topic_state", labels, TOPIC_HEALTH, states)
-        if look.view is not None and not look.view.status.source_error:
+        if look.silent_since_ms is None:
             yield "srm_topic_lag_offsets", labels, row.lag
         yield "srm_topic_partitions", labels, row.partitions
         yield "srm_topic_copied_offsets", labels, row.copied
@@ -361,7 +363,7 @@ def _of_now(window: Measured, lag: int, look: FlowLook) -> Measured | None:
     nothing = Measured(window.start_ms, window.end_ms, 0, 0, none, none, none, none)
     if is_fresh(newest.end_ms, look.looked_ms):
         return nothing if window.end_ms <= newest.start_ms else window
-    return None if lag or look.error else nothing
+    return None if lag else nothing
 
 
 def move_samples(moves: Iterable[MoveLook]) -> Iterator[Sample]:

@@ -34,14 +34,17 @@ class Page(Generic[_T]):
 
 @dataclass(frozen=True, slots=True)
 class ReplicatorRow:
-    """The replicator of a flow; ``heartbeat_ms`` is the time of its last heartbeat."""
+    """The replicator of a flow; ``heartbeat_ms`` is the time of its last heartbeat.
+
+    ``alive``, ``slots_alive``: None if unknown, as the target did not answer.
+    """
 
     application_id: str
     host: str
     heartbeat_ms: int
-    alive: bool
+    alive: bool | None
     slots: int
-    slots_alive: int
+    slots_alive: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +76,10 @@ class FlowSummary:
 
     ``looked_ms`` is the time of the look; ``heard_ms`` when the source last answered a slot
     (0: unknown). ``groups`` counts those with a checkpoint. ``lag`` is in source offsets.
-    ``lag_at_ms`` is the time of ``lag`` if the source did not answer that look (0: unknown).
-    ``measured`` is the newest window of the whole flow; None while source or replicator is silent.
-    ``error`` is why the latest look failed. Then all fields except ``state`` and ``reasons`` are
-    from the last successful look.
+    ``lag_at_ms`` is the time of ``lag`` if a cluster did not answer the latest look (0: unknown).
+    ``measured`` is the newest window of the whole flow; None while a cluster or the replicator is
+    silent. ``error`` is why the latest look failed, without a forecast. Then all fields except
+    ``state`` and ``reasons`` are from the last successful look.
     """
 
     flow: str
@@ -95,13 +98,6 @@ class FlowSummary:
     forecast: ForecastLine | None = None
     error: str = ""
     lag_at_ms: int | None = None
-
-    @property
-    def known_ms(self) -> int | None:
-        """Time of the lag, None if it is current; 0: unknown."""
-        if self.lag_at_ms is not None:
-            return self.lag_at_ms
-        return self.looked_ms if self.error and self.looked_ms else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,10 +49,22 @@ class FlowLook:
     changes: tuple[documents.Event, ...] = ()
     healed: tuple[documents.Event, ...] = ()
 
+    @property
+    def is_current(self) -> bool:
+        """False while source, target or replicator is silent: no rate describes the present."""
+        return not self.error and not (self.view is not None and self.view.status.idle)
+
+    @property
+    def silent_since_ms(self) -> int | None:
+        """Last answer of the cluster that did not answer the look; None: both did, 0: unknown."""
+        if self.error:
+            return self.looked_ms
+        is_away = self.view is not None and self.view.status.source_error
+        return self.view.status.heard_ms if self.view is not None and is_away else None
+
     def now(self, topic: str = "") -> Measured | None:
         """Return the newest window of a topic or of the flow; None while nothing is copied."""
-        idle = self.view is not None and self.view.status.idle
-        return None if idle else self.measured.get(topic)
+        return self.measured.get(topic) if self.is_current else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,15 +156,15 @@ def summary(look: FlowLook) -> documents.FlowSummary:
         partitions=sum(topic.partitions for topic in status.topics),
         groups=len(view.groups),
         lag=status.remaining,
-        replicator=_replicator(view),
+        replicator=_replicator(view, is_known=not look.error),
         measured=look.now(),
-        forecast=None if status.standing is None else forecast_line(status.standing),
+        forecast=None if status.standing is None or look.error else forecast_line(status.standing),
         error=look.error,
-        lag_at_ms=status.heard_ms if status.source_error else None,
+        lag_at_ms=look.silent_since_ms,
     )
 
 
-def _replicator(view: FlowState) -> documents.ReplicatorRow | None:
+def _replicator(view: FlowState, *, is_known: bool) -> documents.ReplicatorRow | None:
     driver = view.status.driver
     if driver is None:
         return None
@@ -162,8 +174,9 @@ def _replicator(view: FlowState) -> documents.ReplicatorRow | None:
         driver,
         application_id=driver.application_id or driver.driver,
         heartbeat_ms=view.status.time_ms - driver.age_ms,
+        alive=driver.alive if is_known else None,
         slots=len(slots),
-        slots_alive=sum(slot.alive for slot in slots),
+        slots_alive=sum(slot.alive for slot in slots) if is_known else None,
     )
 
 
@@ -198,8 +211,8 @@ def topic_rows(look: FlowLook) -> tuple[documents.TopicRow, ...]:
         row_of(
             documents.TopicRow,
             topic,
-            state=health.state,
-            reasons=health.reasons,
+            state="UNKNOWN" if look.error else health.state,
+            reasons=() if look.error else health.reasons,
             groups=tuple(sorted(groups[topic.topic])),
             lag=topic.remaining,
             measured=look.now(topic.topic),

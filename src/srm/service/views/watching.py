@@ -33,7 +33,7 @@ from srm.engine.map_reader import KafkaMapReader
 from srm.engine.moves.records import ControlTables, MoveStore
 from srm.engine.ports import FlowContext
 from srm.engine.status.observing import observe
-from srm.errors import GivenUpError, SrmError
+from srm.errors import GivenUpError, SrmError, UnavailableError
 from srm.kafka.cluster import KafkaCluster
 from srm.service.access.access import ConcurrencyLimit
 from srm.service.views.documents import Event
@@ -154,6 +154,9 @@ class TargetWatch(RepeatedTask):
             look = {flow.flow: with_change(before, found, now_ms())}
             self._look = replace(self._look, flows={**self._look.flows, **look})
         every = replace(self._look, looked_ms=looked_ms, error="")
+        silent = [one.silence for one in flows if one.silence is not None]
+        if silent and len(silent) == len(flows):  # tables in memory would not notice it
+            return replace(every, error=str(silent[0]))
         try:
             tables = ControlTables.read_moves(target)
             known = every.cluster_id or target.cluster_id()
@@ -187,6 +190,7 @@ class _Flow:
         self._maps = KafkaMapReader(target, self._source, flow)
         self._away_maps = KafkaMapReader(target, away_cluster(flow.source), flow)
         self._last = FlowLook(flow, config.flow(flow))
+        self.silence: UnavailableError | None = None
         target.compacted_topic(internal_topics.control(flow.source))
         target.compacted_topic(config.flow(flow).checkpoints_topic)
         for partition in range(STATE_PARTITIONS):
@@ -194,10 +198,11 @@ class _Flow:
 
     def next_look(self, series: Series) -> FlowLook:
         try:
-            self._last = self._look()
+            self._last, self.silence = self._look(), None
         except Exception as error:  # noqa: BLE001 -- as for the target
             text = _error_text(f"looking at {self.flow}", error, self._last.error)
             self._last = replace(self._last, error=text)
+            self.silence = error if isinstance(error, UnavailableError) else None
         self._last = replace(self._last, measured=series.latest(self.flow))
         return self._last
 

@@ -16,6 +16,7 @@ from srm.engine.status.status import (
     TopicStatus,
     document,
     flow_health,
+    hints,
     signs_health,
     topic_health,
 )
@@ -27,6 +28,25 @@ TOPIC = TopicStatus("Payments", "P.Payments", 2, 2, 100, 0, "caught-up")
 WELL = FlowStatus(
     Flow("P", "B"), enabled=True, time_ms=1, driver=DRIVER, slots=SLOTS, topics=(TOPIC,)
 )
+
+
+def test_without_its_source_a_flow_that_never_ran_has_nothing_to_move() -> None:
+    away = replace(WELL, driver=None, slots=(), topics=(), source_error="no answer")
+
+    [never, silent] = flow_health(away).reasons
+    found = [hint.line for hint in hints(flow_config(Flow("P", "B")), away, ())]
+
+    assert never.line == "no replicator has ever run: srm replicate --flow 'P->B'"
+    assert silent.line == "P does not answer: no answer"
+    assert not [line for line in found if "failover" in line]
+
+
+def test_a_damaged_heartbeat_is_not_that_of_a_flow_that_never_ran() -> None:
+    slots = tuple(replace(slot, alive=False) for slot in SLOTS)
+
+    [reason, *_] = flow_health(replace(WELL, driver=None, slots=slots)).reasons
+
+    assert reason.text == "the replicator has no live slot"
 
 
 def test_a_flow_that_copies_everything_runs_and_says_nothing() -> None:

@@ -14,6 +14,7 @@ from srm.domain.flow_state.replication_records import (
     Pause,
     SlotReport,
 )
+from srm.domain.moves.routing import Route, group_subject
 from srm.domain.names import internal_topics
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.flows.supervision import state_topic
@@ -61,6 +62,57 @@ def test_the_line_says_what_is_lost_read_again_and_proven(world: CopiedTopic) ->
     assert status.standing.line.startswith("if P died now: 3 records")
     again = "lost, 0 read again by 1 group, 1 of 1 groups proven 3 s ago"
     assert status.standing.line.endswith(again)
+
+
+def test_a_group_that_works_on_the_target_reads_nothing_again(world: CopiedTopic) -> None:
+    """The loss of B was said to cost groups that a failback had taken back to P."""
+    emit(world.forward)
+    before = flow_status(world.forward).standing
+    world.b.add_topic(internal_topics.ROUTING)
+    went = Route(1, "B", "go", "m1", world.clock())
+    subject = group_subject("audit").encode()
+    world.b.compacted_topic(internal_topics.ROUTING).write({subject: went.value()})
+
+    after = flow_status(world.forward)
+
+    assert before is not None
+    assert after.standing is not None
+    assert ([one.group for one in before.forecast.groups], before.there) == (["audit"], ())
+    assert (after.standing.forecast.groups, after.standing.there) == ((), ("audit",))
+    assert not [hint for hint in after.hints if "no checkpoint" in hint]
+
+
+def test_what_a_group_has_still_to_read_after_its_move_is_not_read_again(
+    world: CopiedTopic,
+) -> None:
+    """The figure grew with each record that producers wrote on the target."""
+
+    def backlog() -> int:
+        outlook = observe(world.forward).outlook
+        assert outlook is not None
+        [plan] = outlook.plans
+        return outlook.read_again(plan)
+
+    emit(world.forward)
+    world.p.fail()
+    before = backlog()
+    world.b.add_topic(internal_topics.ROUTING)
+    went = Route(1, "B", "go", "m1", world.clock())
+    subject = group_subject("audit").encode()
+    world.b.compacted_topic(internal_topics.ROUTING).write({subject: went.value()})
+
+    assert (before, backlog()) == (2, 0)
+
+
+def test_nothing_lost_has_no_age(world: CopiedTopic) -> None:
+    """It was "0 records (0.0 s) lost"."""
+    world.copy()
+    running(world)
+
+    standing = flow_status(world.forward).standing
+
+    assert standing is not None
+    assert standing.line.startswith("if P died now: 0 records lost, ")
 
 
 def test_a_source_that_nobody_has_heard_of_for_long_has_gone_on_and_the_line_says_so(

@@ -238,6 +238,22 @@ def test_a_group_whose_topic_nobody_copies_further_cannot_move(flow: RunningFlow
     assert answer.action == "srm replicate --flow 'P->B'"
 
 
+def test_a_flow_that_never_ran_is_started_before_anything_else(flow: RunningFlow) -> None:
+    """It said "create it with srm topics sync", or without the source to plan a move."""
+    flow.b.delete_topic(internal_topics.replication("P"))
+    flow.b.delete_topic("P.Topic")
+    flow.b.delete_topic(flow.context.config.checkpoints_topic)
+
+    answered = why_group(flow.context, "audit")
+    flow.p.fail()
+    without_source = why_group(flow.context, "audit")
+
+    assert answered.verdict == "not translated: no replicator has ever run"
+    assert answered.action == "srm replicate --flow 'P->B'"
+    assert not without_source.known
+    assert "failover" not in without_source.action
+
+
 def test_a_group_whose_partition_is_stopped_cannot_move(flow: RunningFlow) -> None:
     flow.write(b"10", b"11")
     keep_on = "set data.loss.policy=continue to record the loss and continue"

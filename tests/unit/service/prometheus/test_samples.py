@@ -60,13 +60,16 @@ def test_a_group_tells_what_it_would_read_again_and_whether_it_can_go_on(views: 
     assert values["srm_flow_groups", "P", "B", "yes"] == 1
 
 
-def test_a_silent_source_leaves_no_figures_of_now(everything: Views) -> None:
+@pytest.mark.parametrize("alias", ["P", "B"])
+def test_a_silent_cluster_leaves_no_figures_of_now(everything: Views, alias: str) -> None:
     """Lag 0, 2.59 kB/s and 81 ms were shown of a flow that had stopped a minute before."""
     [watch] = everything._watches.values()
     [(flow, look)] = watch.look.flows.items()
     assert look.view is not None
-    away = replace(look.view, status=replace(look.view.status, source_error="P does not answer"))
-    watch.look = replace(watch.look, flows={flow: replace(look, view=away)})  # type: ignore[misc]
+    silent = f"{alias} does not answer"
+    away = replace(look.view, status=replace(look.view.status, source_error=silent))
+    look = replace(look, view=away) if alias == "P" else replace(look, error=silent)
+    watch.look = replace(watch.look, flows={flow: look})  # type: ignore[misc]
 
     names = {name for name, *_ in told(everything)}
     summary, [topic] = everything.flows()[0], everything.topics(flow)
@@ -74,7 +77,15 @@ def test_a_silent_source_leaves_no_figures_of_now(everything: Views) -> None:
     assert "srm_flow_window_end_timestamp_seconds" in names
     assert not [name for name in names if "_lag_offsets" in name or "_rate_" in name]
     assert not [name for name in names if "_replication_latency_" in name]
-    assert (summary.measured, topic.measured, summary.lag_at_ms is None) == (None, None, False)
+    assert (summary.measured, topic.measured) == (None, None)
+    since_ms = away.status.heard_ms if alias == "P" else look.looked_ms
+    assert summary.lag_at_ms == since_ms
+    assert summary.replicator is not None
+    is_known = alias == "P"
+    assert (summary.replicator.alive is None, summary.replicator.slots_alive is None) == (
+        not is_known,
+        not is_known,
+    )
 
 
 def test_windows_are_told_in_seconds_with_their_end(everything: Views) -> None:
@@ -188,14 +199,19 @@ def test_a_flow_that_was_never_seen_tells_only_that() -> None:
     assert not {name for name, *_ in values} & {"srm_replicator_up", "srm_flow_lag_offsets"}
 
 
-def test_what_was_seen_stays_and_the_look_is_down(world: CopiedTopic) -> None:
+def test_after_a_failed_look_only_that_and_its_time_are_shown(world: CopiedTopic) -> None:
+    """The lag, a live replicator and copied partitions were shown of a dead target."""
     look = replace(look_at(world.forward), error="cluster B: timed out")
 
     values = told(still_views(look))
 
-    assert values["srm_flow_lag_offsets", "P", "B"] == 3
     assert values["srm_flow_look_up", "P", "B"] == 0
     assert values["srm_flow_state", "P", "B", "UNKNOWN"] == 1
+    names = {name for name, *_ in values if not name.startswith(("srm_service", "srm_target"))}
+    assert names == {
+        *("srm_flow_info", "srm_flow_state", "srm_flow_look_up"),
+        "srm_flow_look_timestamp_seconds",
+    }
 
 
 def test_a_source_that_is_away_is_told(world: CopiedTopic) -> None:

@@ -21,6 +21,7 @@ from srm.domain.names.topics import Flow
 from srm.engine.control import control_lists
 from srm.engine.drill import read_drills
 from srm.engine.moves.records import ControlTables
+from srm.errors import UnavailableError
 from srm.service.views import watching
 from srm.service.views.flow_rows import move_row, summary
 from srm.service.views.watching import TargetWatch, end_all
@@ -49,6 +50,23 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[TargetWatch]:
     made = TargetWatch(config, "B", (FLOW,))
     yield made
     end_all([made])
+
+
+def test_a_target_that_no_look_at_its_flows_reaches_is_silent_itself(
+    watch: TargetWatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tables in memory said for a minute and a half that it was up."""
+    watch.start()
+    eventually(lambda: watch.look.looked_ms and not watch.look.error, "a look")
+
+    def silent(*_: object) -> None:
+        raise UnavailableError("cluster B does not answer")
+
+    monkeypatch.setattr(watching, "observe", silent)
+    watch.refresh()
+    eventually(lambda: watch.look.error, "the look fails")
+
+    assert watch.look.error == watch.look.flows[FLOW].error == "cluster B does not answer"
 
 
 class Broken:
