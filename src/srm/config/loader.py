@@ -79,9 +79,11 @@ class SettingsFile:
     def resolve(self, name: str, flow: Flow | None = None) -> Resolved:
         return resolve_key(keys.KEYS[name], flow, self.settings)
 
-    def at(self, resolved: Resolved) -> AbstractContextManager[None]:
-        """Begin an error with the line that decides a value."""
+    def at(self, resolved: Resolved, flow: Flow | None = None) -> AbstractContextManager[None]:
+        """Begin an error with the line that decides a value; of a default, with the flow."""
         decided = resolved.trace[-1]
+        if not decided.line and flow is not None:
+            return values.at_place(self.path, flow, decided.key)
         line = properties.Property(decided.key, decided.value, decided.line)
         return values.at_place(line.at(self.path), decided.key)
 
@@ -232,9 +234,12 @@ def try_values(file: SettingsFile) -> None:
     attempts: list[Callable[[], object]] = [partial(_servers, file, one) for one in file.clusters]
     for flow in file.flows:
         attempts += [partial(file.value, key.name, flow) for key in keys.FLOW_KEYS]
-        attempts += [partial(part, file, flow) for part in (_policy, _filters, _redirect)]
+        attempts += [
+            partial(part, file, flow) for part in (_policy, _filters, _redirect, _check_notifier)
+        ]
     attempts += [partial(file.value, key.name) for key in keys.FILE_KEYS]
     attempts += [partial(_open, file, key.name) for key in keys.FILE_KEYS]
+    attempts.append(partial(_service, file))
     attempts.append(partial(build_config, file, stores=False))
     for attempt in attempts:
         with values.own_problem():
@@ -310,12 +315,13 @@ def settings_sha256(file: SettingsFile) -> str:
 
 
 def _service(file: SettingsFile) -> model.ServiceSettings:
+    resolved = file.resolve("service.targets")
+    if unknown := sorted({*split_patterns(resolved.value or "")} - {*file.clusters}):
+        with file.at(resolved):
+            raise ConfigError(
+                f"{', '.join(unknown)}: not among the clusters {', '.join(file.clusters)}"
+            )
     found: dict[str, Any] = {key.attribute: file.value(key.name) for key in keys.SERVICE_KEYS}
-    if unknown := sorted({*found["targets"]} - {*file.clusters}):
-        raise ConfigError(
-            f"{file.path}: service.targets names {', '.join(unknown)}; the clusters are "
-            f"{', '.join(file.clusters)}"
-        )
     return model.ServiceSettings.of(found, Path(file.path).parent)
 
 
@@ -343,26 +349,24 @@ def target_only(flow: Flow, lines: Iterable[properties.Property], path: str) -> 
 
 
 def _clusters(lines: tuple[properties.Property, ...], path: str) -> tuple[str, ...]:
-    """Return the aliases; without their line those that other lines name, with a problem."""
+    """Return the aliases; without a valid line those that other lines name, with a problem."""
     named = [line for line in lines if line.key == "clusters"]
-    clusters, error = tuple(dict.fromkeys(split_patterns(named[-1].value))) if named else (), None
-    if not clusters:
-        found = filter(None, map(_NAMING.fullmatch, (line.key for line in lines)))
-        aliases = (alias for match in found for alias in match.groups())
-        clusters = tuple(dict.fromkeys(one for one in aliases if one and one not in _RESERVED))
-        example = ", ".join(clusters) or "P, B"
-        error = ConfigError(
-            f"{path}: key clusters is missing; list the aliases: clusters = {example}"
+    clusters = tuple(dict.fromkeys(split_patterns(named[-1].value))) if named else ()
+    wrong = [one for one in clusters if not _ALIAS.fullmatch(one) or one in _RESERVED]
+    if clusters and not wrong:
+        return clusters
+    found = filter(None, map(_NAMING.fullmatch, (line.key for line in lines)))
+    aliases = (alias for match in found for alias in match.groups())
+    clusters = tuple(dict.fromkeys(one for one in aliases if one and one not in _RESERVED))
+    example = f"clusters = {', '.join(clusters) or 'P, B'}"
+    with values.own_problem():
+        if not wrong:
+            raise ConfigError(f"{path}: key clusters is missing; list the aliases: {example}")
+        raise ConfigError(
+            f"{named[-1].at(path)}: {', '.join(map(repr, wrong))} cannot be the alias of a "
+            "cluster; use letters, digits, - and _, with commas between aliases, and none of "
+            f"{', '.join(sorted(_RESERVED))}, for example {example}"
         )
-    for alias in clusters:
-        if not _ALIAS.fullmatch(alias) or alias in _RESERVED:
-            error = ConfigError(
-                f"{named[-1].at(path)}: {alias!r} cannot be the alias of a cluster; use letters, "
-                f"digits, - and _, and none of {', '.join(sorted(_RESERVED))}"
-            )
-    if error is not None:
-        with values.own_problem():
-            raise error
     return clusters
 
 
@@ -376,7 +380,7 @@ def _flow_config(file: SettingsFile, flow: Flow) -> model.FlowConfig:
         given["refresh_topics_interval"] = values.NEVER
     if not file.value("refresh.groups.enabled", flow):
         given["refresh_groups_interval"] = values.NEVER
-    _check_notifier(file, flow, given["failover_notifier_arguments"])
+    _check_notifier(file, flow)
     policy, back = _policy(file, flow), _policy(file, flow.reverse)
     keep_names = _keeps_names(flow, policy) and _keeps_names(flow.reverse, back)
     joined = _joined_flows(file, flow)
@@ -437,34 +441,34 @@ def _records(file: SettingsFile, flow: Flow, others: Collection[Flow]) -> Record
     )
 
 
-def _check_notifier(file: SettingsFile, flow: Flow, arguments: str) -> None:
+def _check_notifier(file: SettingsFile, flow: Flow) -> None:
+    resolved = file.resolve("failover.notifier.arguments", flow)
     try:
-        if isinstance(json.loads(arguments), dict):
-            return
-        why = "not a JSON object"
+        why = "" if isinstance(json.loads(resolved.value or ""), dict) else "not a JSON object"
     except ValueError as error:
         why = f"not JSON: {error}"
-    raise ConfigError(
-        f"{file.path}: {flow}: failover.notifier.arguments: {why}; write it as "
-        '{"text": "{{ srm.text }}"}'
-    )
+    if why:
+        with file.at(resolved, flow):
+            raise ConfigError(f'{why}; write it as {{"text": "{{{{ srm.text }}}}"}}')
 
 
 def _redirect(file: SettingsFile, flow: Flow) -> model.RedirectSettings:
     given: dict[str, Any] = {key.name: file.value(key.name, flow) for key in keys.MOVE_KEYS}
 
-    def wrong(key: str, why: object) -> ConfigError:
-        return ConfigError(f"{file.path}: {flow}: failover.{key}: {why}")
+    def place(key: str) -> AbstractContextManager[None]:
+        return file.at(file.resolve(key, flow), flow)
 
-    with values.at_place(file.path, flow, "failover.redirect"):
+    with place("failover.redirect"):
         kinds = in_order(given["failover.redirect"] or ROUTING_ALONE)
     url = urlsplit(given["failover.webhook.url"])
     if url.geturl() and not (url.scheme in {"http", "https"} and url.hostname):
-        raise wrong("webhook.url", "not an address such as https://host/path")
-    try:
-        command = tuple(shlex.split(given["failover.command"]))
-    except ValueError as error:
-        raise wrong("command", f"{error}: write it as for a shell") from None
+        with place("failover.webhook.url"):
+            raise ConfigError("not an address such as https://host/path")
+    with place("failover.command"):
+        try:
+            command = tuple(shlex.split(given["failover.command"]))
+        except ValueError as error:
+            raise ConfigError(f"{error}: write it as for a shell") from None
     return model.RedirectSettings(
         kinds=kinds,
         webhook_url=values.Secret(url.geturl()),
@@ -484,7 +488,8 @@ def _policy(file: SettingsFile, flow: Flow) -> ReplicationPolicy:
     separator = file.resolve("replication.policy.separator", flow).value or ""
     if not re.fullmatch(r"[A-Za-z0-9._\-]+", separator):
         raise ConfigError(
-            f"{file.path}: replication.policy.separator: {separator!r} is invalid in a topic name"
+            f"{file.path}: replication.policy.separator: {separator!r} is invalid in a topic "
+            "name; use letters, digits, ., _ or -"
         )
     internal = file.value("replication.policy.internal.topic.separator.enabled", flow)
     if separator != "." and not internal:
@@ -492,8 +497,9 @@ def _policy(file: SettingsFile, flow: Flow) -> ReplicationPolicy:
             f"{file.path}: replication.policy.internal.topic.separator.enabled = false is not "
             f"supported with the separator {separator!r}; remove one of the two lines"
         )
-    name = file.resolve(_POLICY, flow).value or keys.KEYS[_POLICY].default or ""
-    with values.at_place(file.path, flow, _POLICY):
+    resolved = file.resolve(_POLICY, flow)
+    name = resolved.value or keys.KEYS[_POLICY].default or ""
+    with file.at(resolved, flow):
         return values.policy_of(name, flow.source, separator, file.clusters)
 
 
@@ -572,8 +578,9 @@ def _filters(file: SettingsFile, flow: Flow) -> dict[str, Any]:
     found = dict[str, type[NameFilter]]()
     for key in keys.CLASS_KEYS:
         default = key.default or ""
-        with values.at_place(file.path, flow, key.name):
-            name = file.resolve(key.name, flow).value or default
+        resolved = file.resolve(key.name, flow)
+        with file.at(resolved, flow):
+            name = resolved.value or default
             found[key.field.removesuffix("_class")] = values.filter_of(name, default)
     return found
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -33,6 +33,7 @@ from srm.files import is_file, write_atomically
 
 _REFERENCE: Final = re.compile(r"\$\{(\w+):")
 _KEPT: Final = re.compile(r"\$\{(file|directory|env|airflow):")
+_PARSED: Final = ("sasl.jaas.config", "bootstrap.servers")
 _SASL: Final = ("SASL_PLAINTEXT", "SASL_SSL")
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", *_SASL)
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -68,11 +69,12 @@ def render(sections: Iterable[Section], path: str) -> str:
         comment = "Secrets are kept elsewhere; set them before the first use."
         found.insert(1, Section(comment, [(PROVIDERS_KEY, ", ".join(providers))]))
     text = "\n".join(one.text() for one in found)
-    # A login module is parsed, so only its resolved value can be checked; stores likewise.
+    # Logins and addresses are parsed, so only resolved values can be checked; stores likewise.
     known = (
-        line
+        replace(line, value=f"{line.key}:1") if is_reference else line
         for line in parse_translated(text)
-        if not (line.key.endswith("sasl.jaas.config") and _REFERENCE.match(line.value))
+        for is_reference in [_REFERENCE.match(line.value) and line.key.endswith(_PARSED)]
+        if not (is_reference and line.key.endswith("sasl.jaas.config"))
     )
     with collect_problems() as problems:
         try_values(understand(known, path))
@@ -316,7 +318,7 @@ def sections_of(
     if not found.flows:
         raise ConfigError(
             f"{origin} has no flow of MirrorMaker 2: neither connectors ({', '.join(_KINDS)}) "
-            f"nor a {_STRIMZI} resource"
+            f"nor a {_STRIMZI} resource; a properties file needs no import"
         )
     return [*_sections(found, origin)]
 

@@ -189,13 +189,8 @@ def _seconds(text: str) -> timedelta:
 
 
 def _patterns(text: str) -> tuple[str, ...]:
-    patterns, wrong = policy.split_patterns(text), list[str]()
-    for pattern in patterns:
-        try:
-            policy.compile_pattern(pattern)
-        except UsageError as error:
-            wrong.append(str(error))
-    own_problems(wrong)
+    patterns = policy.split_patterns(text)
+    own_problems([*policy.pattern_problems(patterns)])
     return patterns
 
 

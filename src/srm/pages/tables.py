@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final
@@ -31,6 +31,8 @@ _PROSE: Final = 30
 """Minimum width of a column with longer cells, which are wrapped between words."""
 _NAME: Final = 80
 """A row with a longer name has widths of its own, and moves no numbers of other rows."""
+_UNWRAPPED: Final = 1_000
+"""Columns of a console that is a file or pipe, at least."""
 
 
 def exact_time(time_ms: int | None) -> str:
@@ -85,7 +87,7 @@ class Listing(Table):
         names = [str(column.header) if self.show_header else "" for column in self.columns]
         rows = list(zip(*cells, strict=True))
         sizes = [[Measurement.get(console, wide, cell) for cell in row] for row in (names, *rows)]
-        usual = [row for row in sizes if _is_usual(row)]
+        usual = [row for row in sizes if _is_usual(row, room)]
         if len(usual) == len(sizes) and Measurement.get(console, wide, self).maximum <= room:
             yield from _without_padding(super().__rich_console__(console, options))
             return
@@ -93,7 +95,7 @@ class Listing(Table):
         common = _widths(usual if len(usual) > 1 else sizes, room, padding)
         yield from self._part(console, options, common)
         for row, its in zip(rows, sizes[1:], strict=True):
-            widths = common if _is_usual(its) else _widths([its], room, padding)
+            widths = common if _is_usual(its, room) else _widths([its], room, padding)
             kept = len(widths)
             yield from self._part(console, options, widths, row[:kept])
             rest = [
@@ -133,8 +135,10 @@ class Listing(Table):
             yield from _without_padding(console.render(part, options))
 
 
-def _is_usual(row: Iterable[Measurement]) -> bool:
-    return all(one.minimum <= _NAME for one in row)
+def _is_usual(row: Sequence[Measurement], room: int) -> bool:
+    """Return whether other rows can have the widths of a row; nothing wraps prose in a pipe."""
+    long = room >= _UNWRAPPED and any(one.maximum > _NAME for one in row[:-1])
+    return not long and all(one.minimum <= _NAME for one in row)
 
 
 def _without_padding(parts: RenderResult) -> RenderResult:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 import pytest
 from rich.console import Console
 from rich.text import Text
@@ -91,3 +93,18 @@ def test_a_very_long_name_is_whole_and_moves_no_numbers_of_other_rows(width: int
     text = "".join(line.strip() for line in shown[2:-1])
     assert text.count("g" * 249) == 1
     assert text.endswith("caught up")
+
+
+def test_a_long_text_between_columns_pads_no_other_row_of_a_pipe() -> None:
+    out, table = StringIO(), Listing("topic", "why", "state")
+    table.add_row("a", "short", "stopped")
+    table.add_row("b", "a long reason of a broker " * 20, "stopped")
+    table.add_row("c", "short, too", "copying")
+
+    Console(file=out, width=10_000).print(table)
+
+    head, first, long, last = out.getvalue().splitlines()
+    assert [head.split(), first.split()] == [["topic", "why", "state"], ["a", "short", "stopped"]]
+    assert max(map(len, (head, first, last))) < 40
+    assert first.index("stopped") == last.index("copying")
+    assert long.endswith("stopped")

@@ -194,7 +194,8 @@ class _Parser:
             return (r"\A" if token.text == "^" else _END), ""
         if token.is_plain("*+?{\\"):
             what = "{ without a number" if token.text == "{" else f"lone {token.text}"
-            raise self._error(what, token, f"write \\{token.text}")
+            instead = f".{token.text} for any signs, or " if token.text in "*+" else ""
+            raise self._error(what, token, f"write {instead}\\{token.text}")
         return self._letter(token.text)
 
     def _next(self) -> _Token:

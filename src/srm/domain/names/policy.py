@@ -12,7 +12,7 @@ from __future__ import annotations
 import pickle
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
@@ -31,6 +31,15 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
         return re.compile(java_pattern.parse(pattern).python)
     except (re.error, OverflowError, RecursionError) as error:
         raise ConfigError(f"{pattern!r} is not a regular expression: {error}") from None
+
+
+def pattern_problems(patterns: Iterable[str]) -> Iterator[str]:
+    """Yield what is wrong with each entry that does not compile."""
+    for pattern in patterns:
+        try:
+            compile_pattern(pattern)
+        except ConfigError as error:
+            yield str(error)
 
 
 def literal(name: str) -> str:

@@ -17,7 +17,7 @@ from typing import Literal, cast, get_args
 
 from srm.config.model import FlowConfig
 from srm.domain.names import internal_topics
-from srm.domain.names.policy import compile_pattern
+from srm.domain.names.policy import compile_pattern, pattern_problems
 from srm.domain.names.topics import Flow
 from srm.domain.text.documents import decode
 from srm.engine.cluster_ports import Cluster, tolerate
@@ -60,11 +60,8 @@ class ListChange:
     remove_deny: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for pattern in (*self.add, *self.add_deny):
-            try:
-                compile_pattern(pattern)
-            except ConfigError as error:
-                raise UsageError(f"{error}; nothing was changed") from None
+        if wrong := [*pattern_problems((*self.add, *self.add_deny))]:
+            raise UsageError(f"{'; '.join(wrong)}; nothing was changed")
         both = {*self.add} & {*self.remove} | {*self.add_deny} & {*self.remove_deny}
         if both:
             raise UsageError(f"{min(both)!r} is both added and removed; nothing was changed")

@@ -249,16 +249,51 @@ def test_each_cause_in_the_settings_of_one_client_is_a_row(
 
     cut = (text.replace(f"{file}", "").strip(" :").split(": ") for text in problems)
     assert sorted(": ".join(parts[:2]) for parts in cut) == [
-        "P->B: failover.webhook.url",
-        "P->B: replication.policy.class",
         *["cluster P: sasl.jaas.config", "cluster P: sasl.mechanism"],
         *["cluster P: ssl.cipher.suites"] * 2,
         "cluster P: ssl.enabled.protocols",
         *["line 11: P->B.topics"] * 2,
+        *["line 12: P->B.replication.policy.class", "line 13: P->B.failover.webhook.url"],
         "line 14: service.users.location",
         "line 15: report.signing.key.location",
         *["line 7: P.ssl.truststore.location", "line 8: P.ssl.keystore.location"],
     ]
+
+
+HEAD = "clusters = P, B\nP.bootstrap.servers = p:1\nB.bootstrap.servers = b:1\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        (
+            "clusters = P B\nP.bootstrap.servers = p:1\nB.bootstrap.servers = b:1\n",
+            ["line 1: 'P B' cannot be the alias of a cluster; use letters, digits, - and _, with "],
+        ),
+        (f"{HEAD}replication.policy.class = a.Mine", ["line 4: replication.policy.class: a.Mine"]),
+        (f"{HEAD}failover.command = 'a", ["line 4: failover.command: No closing quotation"]),
+        (f"{HEAD}failover.notifier.arguments = [1]", ["line 4: failover.notifier.arguments: not"]),
+        (
+            f"{HEAD}service.port = 99999\nservice.targets = X",
+            [
+                "line 4: service.port: '99999' is not a whole number",
+                "line 5: service.targets: X: not among the clusters P, B",
+            ],
+        ),
+        (f"{HEAD}topics = *", ["line 4: topics: '*' is not a regular expression"]),
+    ],
+)
+def test_a_line_for_both_flows_is_one_row_with_its_number(
+    tmp_path: Path, text: str, rows: list[str]
+) -> None:
+    file = tmp_path / "srm.properties"
+    file.write_text(text)
+
+    result = CliRunner().invoke(app, ["config", "check", "--config", str(file), "--json"])
+
+    found = [row["text"] for row in json.loads(result.stdout)["findings"]]
+    for problem, row in zip(found, rows, strict=True):
+        assert problem.startswith(f"{file} {row}")
 
 
 def test_doctor_shows_a_refused_replication_factor_once_with_its_topics(tmp_path: Path) -> None:

@@ -445,3 +445,23 @@ def test_an_import_of_a_connector_names_its_file_without_a_line(tmp_path: Path) 
     refused = run("import", "mm2", "--config", str(source), "--dry-run")
 
     assert str(refused.exception).startswith(f"{source}: P->B.tasks.max: 'many'")
+
+
+def test_an_address_that_is_a_reference_stays_one(tmp_path: Path) -> None:
+    source = tmp_path / "one.json"
+    address = {"source.cluster.bootstrap.servers": "${file:/x:y}"}
+    source.write_text(json.dumps({**SOURCE["config"], **address}))
+
+    shown = run("config", "import", str(source)).stdout
+
+    assert "P.bootstrap.servers = ${file:/x:y}" in shown
+    assert "config.providers = " in shown
+
+
+def test_a_properties_file_is_not_imported(tmp_path: Path) -> None:
+    file = tmp_path / "mm2.properties"
+    file.write_text("clusters = P, B\n")
+
+    refused = run("config", "import", str(file))
+
+    assert str(refused.exception).endswith("a properties file needs no import")
