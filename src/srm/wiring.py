@@ -387,15 +387,19 @@ def compare(clusters: Iterable[Cluster]) -> list[ConfigError]:
 
 
 def require_two_clusters(config: Config, flows: Collection[Flow]) -> None:
-    """Raise ConfigError if a cluster of the flows has two aliases.
+    """Raise ConfigError if a cluster of the flows has two aliases, or if settings stop each flow.
 
     One that is silent for some seconds is compared when its flows run: it stops no other flow.
     """
     aliases = {alias for flow in flows for alias in (flow.source, flow.target)}
     limit_s = patience.DEFAULT_S
-    with patience.limit(limit_s), open_clusters(config, aliases, limit_s) as opened:
+    with patience.limit(limit_s) as first, open_clusters(config, aliases, limit_s) as opened:
         for error in compare(opened.values()):
             raise error
+        known = {} if first is None else first.known
+    wrong = {alias: error for (alias, _), error in known.items() if isinstance(error, ConfigError)}
+    if flows and all(wrong.keys() & {flow.source, flow.target} for flow in flows):
+        raise next(iter(wrong.values()))
 
 
 def _join(source: Cluster, target: Cluster) -> tuple[Cluster, Cluster]:
