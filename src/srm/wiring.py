@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import (
@@ -12,7 +13,6 @@ from contextlib import (
     suppress,
 )
 from dataclasses import replace
-from functools import wraps
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -59,20 +59,31 @@ def open_cluster(
 
 @contextmanager
 def open_clusters(
-    config: Config, aliases: Iterable[str], timeout_s: float = DEFAULT_TIMEOUT_S
+    config: Config,
+    aliases: Iterable[str],
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    *,
+    together: bool = False,
 ) -> Iterator[dict[str, Cluster]]:
+    """Open clusters by alias; ``together``: if none answers, the errors of each name all."""
+    ends = {alias: config.cluster_clients(alias) for alias in aliases}
     with ExitStack() as stack:
-        yield _open({alias: config.cluster_clients(alias) for alias in aliases}, stack, timeout_s)
+        yield _open(ends, stack, timeout_s, together=together)
 
 
 def _open(
-    ends: Mapping[str, ClusterClients], stack: ExitStack, timeout_s: float = DEFAULT_TIMEOUT_S
+    ends: Mapping[str, ClusterClients], stack: ExitStack, timeout_s: float, *, together: bool
 ) -> dict[str, Cluster]:
     """Open clusters by alias; for a command, those without an answer in time get no further calls.
 
     A call of those raises what is wrong, see :mod:`srm.patience`. They are queried side by side.
     """
     silent = _silent(ends)
+    if together and len(silent) == len(ends) > 1:  # whichever is called first, all are named
+        errors = [silent[alias] for alias in sorted(silent)]
+        what = "; ".join(error.what for error in errors)
+        action = "; ".join(error.action for error in errors if error.action)
+        silent = {alias: type(error)(what, action) for alias, error in silent.items()}
     return {
         alias: away_cluster(alias, silent[alias])
         if alias in silent
@@ -107,7 +118,7 @@ def open_flow(config: Config, flow: Flow, *, partial: bool = False) -> Iterator[
         timeout_s, limit = configured.admin_timeout_ms / 1000, patience.current()
         if partial and limit is not None:  # a cluster may die in the middle of the look
             timeout_s = min(timeout_s, _PARTIAL * limit.seconds)
-        opened = _open(ends, stack, timeout_s)
+        opened = _open(ends, stack, timeout_s, together=True)
         source, target = opened[flow.source], opened[flow.target]
         if partial:
             merged = control_lists.merged_if_known(configured, target)
@@ -148,6 +159,8 @@ OpenClusters = Callable[
     [Config, Iterable[str], float], AbstractContextManager[Mapping[str, Cluster]]
 ]
 
+_OPEN_PAIR: Final[OpenClusters] = functools.partial(open_clusters, together=True)
+
 
 @contextmanager
 def open_move(
@@ -156,7 +169,7 @@ def open_move(
     target: str,
     *,
     unplanned: bool = False,
-    opened_by: OpenClusters = open_clusters,
+    opened_by: OpenClusters = _OPEN_PAIR,
 ) -> Iterator[MoveContext]:
     """Open both flows between two clusters, for a move from source to target.
 
@@ -368,7 +381,7 @@ class _Joined:
         if not callable(found) or name in _OPENING:
             return found
 
-        @wraps(found)
+        @functools.wraps(found)
         def call(*args: Any, **more: Any) -> Any:
             self._cluster.cluster_id()
             for error in same_clusters((self._cluster, self._other)):
