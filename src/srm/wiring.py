@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import platform
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import (
@@ -12,7 +13,6 @@ from contextlib import (
     suppress,
 )
 from dataclasses import replace
-from functools import wraps
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -58,20 +58,31 @@ def open_cluster(
 
 @contextmanager
 def open_clusters(
-    config: Config, aliases: Iterable[str], timeout_s: float = DEFAULT_TIMEOUT_S
+    config: Config,
+    aliases: Iterable[str],
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+    *,
+    together: bool = False,
 ) -> Iterator[dict[str, Cluster]]:
+    """Open clusters by alias; ``together``: if none answers, the errors of each name all."""
+    ends = {alias: config.cluster_clients(alias) for alias in aliases}
     with ExitStack() as stack:
-        yield _open({alias: config.cluster_clients(alias) for alias in aliases}, stack, timeout_s)
+        yield _open(ends, stack, timeout_s, together=together)
 
 
 def _open(
-    ends: Mapping[str, ClusterClients], stack: ExitStack, timeout_s: float = DEFAULT_TIMEOUT_S
+    ends: Mapping[str, ClusterClients], stack: ExitStack, timeout_s: float, *, together: bool
 ) -> dict[str, Cluster]:
     """Open clusters by alias; for a command, those without an answer in time get no further calls.
 
     A call of those raises what is wrong, see :mod:`srm.patience`. They are queried side by side.
     """
     silent = _silent(ends)
+    if together and len(silent) == len(ends) > 1:  # whichever is called first, all are named
+        errors = [silent[alias] for alias in sorted(silent)]
+        what = "; ".join(error.what for error in errors)
+        action = "; ".join(error.action for error in errors if error.action)
+        silent = {alias: type(error)(what, action) for alias, error in silent.items()}
     return {
         alias: away_cluster(alias, silent[alias])
         if alias in silent
@@ -106,7 +117,7 @@ def open_flow(config: Config, flow: Flow, *, partial: bool = False) -> Iterator[
         timeout_s, limit = configured.admin_timeout_ms / 1000, patience.current()
         if partial and limit is not None:  # a cluster may die in the middle of the look
             timeout_s = min(timeout_s, _PARTIAL * limit.seconds)
-        opened = _open(ends, stack, timeout_s)
+        opened = _open(ends, stack, timeout_s, together=True)
         source, target = opened[flow.source], opened[flow.target]
         if partial:
             merged = control_lists.merged_if_known(configured, target)
@@ -147,6 +158,8 @@ OpenClusters = Callable[
     [Config, Iterable[str], float], AbstractContextManager[Mapping[str, Cluster]]
 ]
 
+_OPEN_PAIR: Final[OpenClusters] = functools.partial(open_clusters, together=True)
+
 
 @contextmanager
 def open_move(
@@ -155,7 +168,7 @@ def open_move(
     target: str,
     *,
     unplanned: bool = False,
-    opened_by: OpenClusters = open_clusters,
+    opened_by: OpenClusters = _OPEN_PAIR,
 ) -> Iterator[MoveContext]:
     """Open both flows between two clusters, for a move from source to target.
 
@@ -365,7 +378,7 @@ class _Joined:
         if not callable(found) or name in _OPENING:
             return found
 
-        @wraps(found)
+        @functools.wraps(found)
         def call(*args: Any, **more: Any) -> Any:
             self._cluster.cluster_id()
             for error in same_clusters((self._cluster, self._other)):
@@ -384,15 +397,19 @@ def compare(clusters: Iterable[Cluster]) -> list[ConfigError]:
 
 
 def require_two_clusters(config: Config, flows: Collection[Flow]) -> None:
-    """Raise ConfigError if a cluster of the flows has two aliases.
+    """Raise ConfigError if a cluster of the flows has two aliases, or if settings stop each flow.
 
     One that is silent for some seconds is compared when its flows run: it stops no other flow.
     """
     aliases = {alias for flow in flows for alias in (flow.source, flow.target)}
     limit_s = patience.DEFAULT_S
-    with patience.limit(limit_s), open_clusters(config, aliases, limit_s) as opened:
+    with patience.limit(limit_s) as first, open_clusters(config, aliases, limit_s) as opened:
         for error in compare(opened.values()):
             raise error
+        known = {} if first is None else first.known
+    wrong = {alias: error for (alias, _), error in known.items() if isinstance(error, ConfigError)}
+    if flows and all(wrong.keys() & {flow.source, flow.target} for flow in flows):
+        raise next(iter(wrong.values()))
 
 
 def _join(source: Cluster, target: Cluster) -> tuple[Cluster, Cluster]:

@@ -129,10 +129,12 @@ def test_clusters_that_are_not_there_are_waited_for_once_however_many_flows_need
     monkeypatch.setattr("srm.wiring.refusals_of", refusals)
     with patience.limit(60.0):
         with open_flow(config, Flow("P", "B"), partial=True) as context:
-            with pytest.raises(GivenUpError, match=r"127.0.0.1:1: connection refused \(P\.boot"):
-                context.source.topics()
-            with pytest.raises(GivenUpError, match=r"\(B\.bootstrap\.servers = "):
-                context.target.topics()
+            both = (
+                r"127\.0\.0\.1:2: connection refused.*127\.0\.0\.1:1: connection refused \(P\.boot"
+            )
+            for cluster in (context.source, context.target):
+                with pytest.raises(GivenUpError, match=both):
+                    cluster.topics()
             assert context.config.flow == Flow("P", "B")
         with open_flow(config, Flow("B", "P"), partial=True) as context:
             with pytest.raises(GivenUpError, match=r"B\.bootstrap\.servers = 127\.0\.0\.1:2"):
@@ -196,6 +198,21 @@ def test_a_replicator_is_refused_if_one_flow_is_within_one_cluster_and_waits_for
         require_two_clusters(config, flows)
     ids["B"] = "three"
     require_two_clusters(config, flows)
+
+
+def test_a_replicator_whose_flows_all_have_wrong_settings_ends_before_it_starts(
+    config, monkeypatch
+):
+    """That the address was of a web server was said after 31 s, behind Spark's start."""
+    wrong = ConfigError("cluster P, broker localhost:8080 answers HTTP, not Kafka", "correct it")
+
+    def refusals(clusters, _):
+        return [wrong if alias == "P" else None for alias, _ in clusters]
+
+    monkeypatch.setattr("srm.wiring.refusals_of", refusals)
+    with pytest.raises(ConfigError, match="answers HTTP, not Kafka"):
+        require_two_clusters(config, [Flow("P", "B"), Flow("B", "P")])
+    require_two_clusters(config, [])
 
 
 def test_without_the_patience_of_a_command_a_cluster_is_opened_whatever_its_state(config):

@@ -21,7 +21,7 @@ from srm.domain.moves.plan import state_remedy
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import group_subject
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.text.amount import Reason, ago, amount, some
+from srm.domain.text.amount import Reason, ago, amount, duration, some
 from srm.engine.cluster_ports import GroupDescription
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists, merged_if_known
@@ -564,7 +564,7 @@ def _waits(movement: Movement) -> WhyStep:
     question = Question("ready", "would it run without a wait?")
     if not movement.waits:
         return question.yes("nothing to wait for")
-    eta = "" if not movement.eta_s else f"; copying takes at most about {movement.eta_s:,.0f} s"
+    eta = "" if not movement.eta_s else f"; copying takes at most about {duration(movement.eta_s)}"
     return question.unknown(f"it would wait: {'; '.join(movement.waits)}{eta}")
 
 

@@ -12,7 +12,7 @@ from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.flow_state.replication_records import begin_of_copy, in_force
 from srm.domain.flow_state.replication_state import decode_state
 from srm.domain.names.flow_topics import FlowTopics, Refusal
-from srm.domain.text.amount import Finding, Reason, ago, amount, grant, some
+from srm.domain.text.amount import Finding, Reason, ago, amount, duration, grant, some
 from srm.engine.cluster_ports import TopicDescription, TopicSetting
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ControlLists
@@ -494,7 +494,7 @@ def _assignment(facts: TopicFacts, copying: Copying) -> WhyStep:
     if dead := [silent[slot] for slot in slots if slot in silent]:
         age_s = max(slot.age_ms for slot in dead) / 1000
         where = list_text("slot", [slot.place for slot in dead])
-        text = f"assigned to {where}, silent for {age_s:.0f} s"
+        text = f"assigned to {where}, silent for {duration(age_s)}"
         if copying.down is not None:
             return question.unknown(text)
         return question.no(text, f"srm replicator restart --flow '{facts.config.flow}'")

@@ -230,7 +230,7 @@ def test_without_a_replicator_the_command_is_the_one_that_starts_it(flow: Runnin
     assert "the replicator on host-7 sent its last heartbeat 1 min ago" in answer.verdict
     assert answer.action == "srm replicate --flow 'P->B'"
     told = step(answer, "assigned")
-    assert (told.ok, told.answer) == (None, "assigned to slot 0, silent for 60 s")
+    assert (told.ok, told.answer) == (None, "assigned to slot 0, silent for 1 min")
     assert step(answer, "heard").ok is None  # nobody asks P
 
 
@@ -337,7 +337,7 @@ def test_a_slot_that_is_silent_copies_nothing_while_another_one_lives(flow: Runn
     answer = why_topic(flow.context, "Topic")
 
     assert wrong(answer)[:1] == ["assigned"]
-    assert answer.verdict == "not copied: assigned to slot 0, silent for 60 s"
+    assert answer.verdict == "not copied: assigned to slot 0, silent for 1 min"
 
 
 def test_a_former_topic_of_the_same_name_has_no_part_in_the_assignment(flow: RunningFlow) -> None:
