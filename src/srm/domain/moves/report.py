@@ -282,6 +282,7 @@ class MoveResult:
     ``read_again``: records read again by all groups.
     ``outage_seconds``: from the hold, or from the last answer of an abandoned source, until the
     last group that is back worked on the target; None before go, and without such an answer.
+    ``outage_measured``: False if no client has worked there yet: the outage lasts at least so long.
     ``not_back``: number of groups with members at the hold that have not worked there yet.
     """
 
@@ -292,6 +293,7 @@ class MoveResult:
     skipped: int
     outage_seconds: float | None
     not_back: int
+    outage_measured: bool = True
 
     @property
     def lost_text(self) -> str:
@@ -307,6 +309,8 @@ class MoveResult:
         if self.outage_seconds is None:
             return "-"
         absent = f", {amount(self.not_back, 'group')} not back" if self.not_back else ""
+        if not self.outage_measured:
+            return f"at least {duration(self.outage_seconds)}{absent or ', no client measured'}"
         return f"{duration(self.outage_seconds)}{absent}"
 
 
@@ -419,6 +423,7 @@ def result_of(report: MoveReport) -> MoveResult:
         not_back=sum(bool(g.members_at_hold) and g.rto_seconds is None for g in led)
         if went_s is not None
         else 0,
+        outage_measured=bool(times),
     )
 
 
