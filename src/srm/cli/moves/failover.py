@@ -37,7 +37,7 @@ from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, MoveStep
 from srm.domain.moves.report import Approval
 from srm.domain.moves.request import FORM, SETTINGS, MoveRequest, MoveSetting, ends, read
-from srm.domain.text.amount import moment, reasons_text, some
+from srm.domain.text.amount import few, moment, reasons_text, some
 from srm.domain.text.documents import adapter
 from srm.engine.flows.supervision import operator, pause_in_force
 from srm.engine.moves import effects, holding, planning, verification
@@ -432,10 +432,17 @@ def status(
 
 def _all_moves(pair: TwoClusters) -> Looked:
     with pair.open(only_look=True) as context:
-        store, plan = MoveStore.read(context), context.command("plan")
+        store, now_ms, plan = MoveStore.read(context), context.now_ms(), context.command("plan")
     found = store.moves()
     steps: dict[str, MoveStep] = {planned.move_id: at.step for planned, at in found}
-    return Looked(steps, lambda console: render_moves(console, found, plan, store.missing))
+    carriers = {name: one for name in steps if (one := store.carrier(name, now_ms)) is not None}
+    now = {
+        name: "; ".join(
+            (steps[name], *few(one.waits, 1), *(() if one.alive else [one.line(now_ms)]))
+        )
+        for name, one in carriers.items()
+    }
+    return Looked(steps, lambda console: render_moves(console, found, plan, store.missing, now))
 
 
 def _one_move(move_id: str, pair: TwoClusters) -> Looked:
@@ -494,7 +501,9 @@ def render_moves(
     found: Sequence[tuple[MovePlan, MoveProgress]],
     plan: str,
     missing: Sequence[UnavailableError] = (),
+    now: Mapping[str, str] | None = None,
 ) -> None:
+    """Show a row for each move; ``now``: step of those that have not ended, with their waits."""
     for error in missing:
         say(console, f"Moves that only this cluster knows are missing: {error}", "yellow")
     if not found:
@@ -503,7 +512,7 @@ def render_moves(
     rows = (
         (
             *(planned.move_id, planned.request.source, planned.request.target),
-            *(some(planned.group_names), at.step),
+            *(some(planned.group_names), (now or {}).get(planned.move_id, at.step)),
         )
         for planned, at in found
     )

@@ -294,7 +294,7 @@ class OffsetCommit:
     topic_id: str = ""
 
 
-def _committed(key: bytes) -> tuple[str, TopicPartition] | None:
+def _place_of(key: bytes) -> tuple[str, TopicPartition] | None:
     """Return what a record's key names; None for another record, or one that is damaged."""
     if key[:2] not in _KEYS:
         return None
@@ -308,7 +308,7 @@ def _committed(key: bytes) -> tuple[str, TopicPartition] | None:
 
 def decode_commit(key: bytes, value: bytes) -> OffsetCommit | None:
     """Decode a record with a value; None for another record, or one that is damaged."""
-    found = _committed(key)
+    found = _place_of(key)
     try:
         return None if found is None else OffsetCommit(*found, _topic_id(value))
     except (struct.error, ValueError, IndexError):
@@ -326,7 +326,7 @@ def commits_after_deletion(
     for key, value in rows:
         if value is None:
             deleted.add(key)
-        elif key in deleted and len(value) >= _OFFSET_END and (commit := _committed(key)):
+        elif key in deleted and len(value) >= _OFFSET_END and (commit := _place_of(key)):
             deleted.remove(key)
             found.add((*commit, *struct.unpack_from(">q", value, 2)))
     return found

@@ -282,6 +282,7 @@ class MoveResult:
     ``read_again``: records read again by all groups.
     ``outage_seconds``: from the hold, or from the last answer of an abandoned source, until the
     last group that is back worked on the target; None before go, and without such an answer.
+    ``outage_measured``: False if no client has worked there yet: the outage lasts at least so long.
     ``not_back``: number of groups with members at the hold that have not worked there yet.
     """
 
@@ -292,6 +293,7 @@ class MoveResult:
     skipped: int
     outage_seconds: float | None
     not_back: int
+    outage_measured: bool = True
 
     @property
     def lost_text(self) -> str:
@@ -307,6 +309,8 @@ class MoveResult:
         if self.outage_seconds is None:
             return "-"
         absent = f", {amount(self.not_back, 'group')} not back" if self.not_back else ""
+        if not self.outage_measured:
+            return f"at least {duration(self.outage_seconds)}{absent or ', no client measured'}"
         return f"{duration(self.outage_seconds)}{absent}"
 
 
@@ -315,7 +319,8 @@ class MoveReport(Document):
     """Report of one move; docs/formats.md explains each field.
 
     ``ok``: decided, nothing lost, skipped or re-read, and every group that had members resumed. A
-    loss within the forecast of an unplanned move is not a problem.
+    loss within the forecast of an unplanned move is not a problem, nor are accepted overwrites and
+    skips.
     ``rpo_records``: records on the source that the target lacked at go; None while not known.
     ``rpo_at_least``, ``rpo_at_most``: their bounds, by the ``forecast`` until the source has
     returned, then by the ``outcome``.
@@ -418,6 +423,7 @@ def result_of(report: MoveReport) -> MoveResult:
         not_back=sum(bool(g.members_at_hold) and g.rto_seconds is None for g in led)
         if went_s is not None
         else 0,
+        outage_measured=bool(times),
     )
 
 
@@ -629,9 +635,10 @@ def _notes(
             f"lapsed: clients may have worked on {plan.request.source} until then, if the "
             f"coordinator of its transaction on {target} was frozen"
         )
+    expected = groups if plan.request.is_unplanned else _groups_as_accepted(plan, groups)
+    accepted = "" if plan.request.is_unplanned else ", as accepted"
     for name, group in groups.items():
-        if plan.request.is_unplanned:
-            yield from _costs(name, group)
+        yield from (f"{line}{accepted}" for line in _costs(name, group) if name in expected)
         if not progress.is_decided or not group.resumed:
             continue
         if group.rto_end == "assigned":
@@ -672,8 +679,9 @@ def _problems(
         clients = [subject for subject, move in progress.superseded.items() if move == other]
         problems.append(f"superseded by move {other}, which leads {some(sorted(clients))}")
     problems += [f"group {g} was not changed: {why}" for g, why in progress.left_alone.items()]
+    as_accepted = _groups_as_accepted(plan, groups)
     for name, group in groups.items():
-        if not plan.request.is_unplanned:
+        if not (plan.request.is_unplanned or name in as_accepted):
             problems += _costs(name, group)
         if group.members_at_hold and not group.resumed:
             problems.append(f"group {name} has not resumed on {plan.request.target}")
@@ -686,6 +694,22 @@ def _problems(
     problems += [found.line(g, plan.request.source) for g, found in progress.stragglers.items()]
     problems += missing_confirmations(plan.redirect, progress.calls, progress.attempt, "go")
     return problems
+
+
+def _groups_as_accepted(plan: MovePlan, groups: Mapping[str, GroupReport]) -> set[str]:
+    """Return the groups that cost no more than overwrites and skips that the request accepts."""
+    again, skipped = Counter[str](), Counter[str]()
+    for group in plan.groups:
+        for row in group.positions:
+            if plan.request.overwrite and row.state == "conflict":
+                again[group.group] += row.re_read
+            if plan.request.accept_skips:
+                skipped[group.group] += row.not_there
+    return {
+        name
+        for name, one in groups.items()
+        if one.re_read <= again[name] and one.skipped <= skipped[name]
+    }
 
 
 def _costs(name: str, group: GroupReport) -> Iterator[str]:

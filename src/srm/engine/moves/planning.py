@@ -596,7 +596,7 @@ def replication_warnings(facts: MoveFacts, down: Reason | None) -> Iterator[Find
 
 
 def group_warnings(facts: MoveFacts) -> Iterator[Finding]:
-    yield from _as_one(facts, _accepted)
+    yield from _as_one(facts, _cost_warnings)
     for group in facts.plans:
         yield from _warnings_of(group, facts.request)
         if group.group in facts.share_groups:
@@ -652,7 +652,7 @@ def _losses_of_share_group(group: GroupPlan, facts: MoveFacts) -> Iterator[Findi
         )
 
 
-def _accepted(name: str, position: PartitionMove, request: MoveRequest) -> Iterator[Finding]:
+def _cost_warnings(name: str, position: PartitionMove, request: MoveRequest) -> Iterator[Finding]:
     """Yield what the request accepts, and what an operator has decided before."""
     if position.not_there and request.accept_skips:
         yield warning(

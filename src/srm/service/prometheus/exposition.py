@@ -395,7 +395,7 @@ def move_samples(moves: Iterable[MoveLook]) -> Iterator[Sample]:
                 rpo_at_most_records=report.rpo_at_most,
                 rpo_seconds=report.rpo_seconds,
                 rto_seconds=report.rto_seconds,
-                outage_seconds=found.outage_seconds,
+                outage_seconds=found.outage_seconds if found.outage_measured else None,
                 groups_not_back=found.not_back,
                 read_again_records=found.read_again.least,
                 read_again_at_most_records=found.read_again.most,

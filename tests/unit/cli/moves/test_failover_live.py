@@ -239,8 +239,8 @@ def test_a_status_names_the_process_of_a_live_move_until_it_is_silent(
     context = held(world)
     me = f"process {os.getpid()} on {context.host}"
 
-    def said(*options: str) -> str:
-        line = f"failover status --config {tmp_path}/srm.properties m1"
+    def said(*options: str, of: str = "m1") -> str:
+        line = f"failover status --config {tmp_path}/srm.properties {of}"
         return CliRunner().invoke(app, [*line.split(), *options]).stdout
 
     assert f"carried by {me}, last heartbeat 2.0 s ago" in said()
@@ -258,12 +258,15 @@ def test_a_status_names_the_process_of_a_live_move_until_it_is_silent(
     assert not moves.verify(context, "m1").done
     waits = ["group far has no members on B yet", "group near has no members on B yet"]
     assert f"until its groups work on B; {'; '.join(waits)}; carried by {me}, last" in said()
+    assert f"gone; {waits[0]}; and 1 more" in " ".join(said(of="").split())
     assert json.loads(said("--json"))["carrier"] == {
         "name": me,
         "heartbeat_ms": world.clock(),
         "alive": True,
         "waits": waits,
     }
+    world.passing(61_000)
+    assert f"1 more; no process carries it: {me}, last heartbeat" in " ".join(said(of="").split())
 
 
 def test_a_look_at_the_report_does_not_end_the_verification_of_another_run(

@@ -212,6 +212,41 @@ def test_what_went_wrong_makes_the_report_not_ok(changes, problem):
     assert any(problem in line for line in report.problems), report.problems
 
 
+@pytest.mark.parametrize(
+    ("re_read", "skipped", "is_ok"), [(30, 2, True), (20, 0, True), (31, 2, False), (30, 3, False)]
+)
+def test_what_was_accepted_and_happened_so_is_no_problem(
+    re_read: int, skipped: int, is_ok: bool
+) -> None:
+    request = replace(PLAN.request, overwrite=True, accept_skips=True)
+    [first, *others] = PLAN.groups
+    rows = (
+        replace(first.positions[0], state="conflict", re_read=30, skipped=0),
+        replace(first.positions[0], state="translated", re_read=0, skipped=2),
+    )
+    plan = replace(PLAN, request=request, groups=(replace(first, positions=rows), *others))
+    costs = {"re_read": {first.group: re_read}, "skipped": {first.group: skipped}}
+
+    report = build_report(plan, moved(**costs))
+
+    assert report.ok is is_ok
+    assert report.result.verdict == ("clean" if is_ok else "not clean")
+    line = f"group {first.group} read {re_read} records again"
+    assert (f"{line}, as accepted" if is_ok else line) in (*report.problems, *report.notes)
+
+
+@pytest.mark.parametrize("accepted", ["overwrite", "accept_skips"])
+def test_only_the_accepted_cost_is_no_problem(accepted: str) -> None:
+    [first, *others] = PLAN.groups
+    row = replace(first.positions[0], state="conflict", re_read=30, skipped=0)
+    request = replace(PLAN.request, **{accepted: True})
+    plan = replace(PLAN, request=request, groups=(replace(first, positions=(row,)), *others))
+
+    report = build_report(plan, moved(re_read={first.group: 30}))
+
+    assert report.ok is (accepted == "overwrite")
+
+
 def test_a_move_that_was_released_says_that_nobody_moved():
     report = build_report(PLAN, MoveProgress("m1").at("holding", 1).at("released", 2))
 

@@ -86,6 +86,18 @@ def test_the_outage_counts_from_the_last_answer_until_the_last_group_is_back() -
     assert REPORT.result.outage_seconds == REPORT.rto_seconds
 
 
+def test_an_outage_without_a_measured_client_has_only_a_lower_bound() -> None:
+    never = replace(GROUP, rto_seconds=None, resumed=False, members_at_hold=0)
+    unused = replace(_LOST_SOURCE, groups={"ledger": never, "till": never})
+    result = unused.result
+
+    assert (result.outage_measured, _LOST_SOURCE.result.outage_measured) == (False, True)
+    assert result.outage_text == "at least 2 min 30 s, no client measured"
+    waits = replace(unused, groups={"ledger": replace(never, members_at_hold=1)}).result
+    assert waits.outage_text == "at least 2 min 30 s, 1 group not back"
+    assert result.outage_text in report_page(KeptReport.made(unused, None))
+
+
 def test_the_result_is_part_of_the_stored_document_and_of_the_summary() -> None:
     document = json.loads(_LOST_SOURCE.value())
 
