@@ -248,9 +248,10 @@ def test_named_groups_are_exactly_those_that_were_asked_for(site, topic, unique)
 
 
 def test_whether_a_topic_could_be_created_is_said_without_creating_it(site, unique):
-    assert site.cluster.creation_problem(TopicSpec(unique, 1, 1, {})) is None
-    problem = str(site.cluster.creation_problem(TopicSpec(unique, 1, 99, {})))
-    assert "replication factor" in problem.lower().replace("_", " ")
+    good, bad = TopicSpec(unique, 1, 1, {}), TopicSpec(f"{unique}-bad", 1, 99, {})
+    [(name, problem)] = site.cluster.creation_problems([good, bad]).items()
+    assert name == bad.name
+    assert "replication factor" in str(problem).lower().replace("_", " ")
     assert unique not in site.cluster.topics()
 
 

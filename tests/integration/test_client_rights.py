@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import re
+import uuid
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
+from tests.acknowledgements import acks_of
 from tests.integration.rights import Right, documented, user_with
 from tests.integration.securing import SecuredBroker
 from tests.integration.test_clients import has_started
@@ -157,7 +160,38 @@ def test_a_right_that_a_client_misses_is_named(
             work(config, missing.cluster)
         except KafkaException as error:
             told.append(error.args[0].str())
-        return re.search(rf"grant {expected}", "\n".join([*told, caplog.text])) is not None
+        text = "\n".join([*told, caplog.text])
+        return re.search(rf"grant {expected} to the application's principal", text) is not None
 
     with caplog.at_level(logging.WARNING):
         eventually(is_named, f"{expected} in what is said, not only: {told}")
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [one for one in RIGHTS if one.operation == "Write" and one.name in {"payments", "app"}],
+    ids=str,
+)
+def test_a_denied_producer_announces_the_right_that_it_misses(
+    secured: SecuredBroker, tmp_path: Path, missing: Right
+) -> None:
+    config = config_with(secured, documented(commands="app", without=str(missing)), tmp_path)
+    conf = {"client.id": f"denied-{uuid.uuid4().hex}"}
+    conf |= {"transactional.id": "app"} if missing.name == "app" else {}
+    plain = ClusterClients.alike({"bootstrap.servers": secured.broker.bootstrap})
+
+    def announced() -> bool:
+        acks = acks_of(cluster.compacted_topic(internal_topics.ROUTING).read())
+        said = [str(ack.unwritten) for ack in acks if ack.client == conf["client.id"]]
+        return re.search(rf"grant {use_of(missing)[1]} to the application", str(said)) is not None
+
+    with KafkaCluster("P", plain) as cluster, ExitStack() as stack:
+        arguments = {"clusters": config, "topics": ["payments"], "home": missing.cluster}
+        producer = stack.enter_context(FailoverProducer(conf, **arguments))
+        if missing.name == "app":
+            with pytest.raises(KafkaException):
+                producer.init_transactions(60)
+        else:
+            with suppress(KafkaException):  # refused at once, or by its report
+                producer.produce("payments", b"1", on_delivery=lambda *_: None)
+        eventually(announced, "announced")

@@ -104,10 +104,11 @@ class FailoverProducer:
         self._on_delivery = given.pop("on_delivery", None)
         self._only_errors = str(given.pop("delivery.report.only.error", False)).lower() == "true"
         self._limit = int(given.get("queue.buffering.max.messages", 100_000))
-        waits = [given[name] for name in _TIMEOUTS if name in given]
+        config = watcher.config if clusters is None and watcher else load_client_config(clusters)
+        set_by = given, config.client(config.clusters[0], "producer")
+        waits = [one[name] for one in set_by for name in _TIMEOUTS if name in one]
         # As for librdkafka, 0 is no limit.
         self._wait_s = float(waits[0] if waits else _DELIVERY_TIMEOUT_MS) / 1000 or math.inf
-        config = watcher.config if clusters is None and watcher else load_client_config(clusters)
         # librdkafka uses the transaction timeout for both if only that is set.
         own_timeout = waits or "transactional.id" in given
         defaults = {k: v for k, v in _DEFAULTS.items() if not (own_timeout and k in _TIMEOUTS)}
@@ -569,7 +570,8 @@ class FailoverProducer:
         while not self._stop.is_set():
             for topic in self.topics:
                 self._look(topic)
-                self._retry(topic)
+                if self._deliveries[topic].again:
+                    self._retry(topic)
             self._look_at_stuck()
             if not self._producers.poll(SLICE_S):
                 with self._changed:

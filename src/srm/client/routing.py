@@ -25,7 +25,7 @@ from typing import Any, Final, Literal, Self
 
 from confluent_kafka import KafkaError, KafkaException
 
-from srm.client.messages import with_place
+from srm.client.messages import PRINCIPAL, with_place
 from srm.clock import now_ms
 from srm.config.model import Config
 from srm.domain.moves.routing import (
@@ -326,7 +326,8 @@ class RoutingWatcher:
         while not self._stop.is_set():
             try:
                 properties = self.config.client(alias, "consumer")
-                with KafkaTopicTail(properties, internal_topics.ROUTING) as tail:
+                routing = internal_topics.ROUTING
+                with KafkaTopicTail(properties, routing, principal=PRINCIPAL) as tail:
                     self._tail(alias, tail)
             except SrmError as error:
                 log.warning("routes of %s cannot be followed: %s", alias, error)

@@ -203,8 +203,8 @@ class Cluster(Protocol):
     def create_topics(self, specs: Collection[TopicSpec]) -> None:
         """Create topics; existing topics are not changed."""
 
-    def creation_problem(self, spec: TopicSpec) -> SrmError | None:
-        """Return why the topic cannot be created now, None if it can; nothing is created."""
+    def creation_problems(self, specs: Collection[TopicSpec]) -> dict[str, SrmError]:
+        """Return why topics cannot be created now, by those that cannot; nothing is created."""
 
     def change_problem(self, topic: str, changes: Mapping[str, str | None]) -> SrmError | None:
         """Return why topic configs cannot be changed now, None if they can; nothing is changed."""

@@ -66,7 +66,7 @@ class KafkaCluster(Clients):
     partition_counts = topic_calls.names
     topic_settings = topic_calls.settings
     create_topics = topic_calls.create
-    creation_problem = topic_calls.creation_problem
+    creation_problems = topic_calls.creation_problems
     change_problem = topic_calls.change_problem
     create_partitions = topic_calls.grow
     alter_topic_configs = topic_calls.alter

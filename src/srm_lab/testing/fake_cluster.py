@@ -188,10 +188,11 @@ class FakeCluster:
             self.add_topic(spec.name, spec.partitions, dict(spec.configs))
             self._topics[spec.name].replicas = max(1, spec.replication_factor)
 
-    def creation_problem(self, spec: TopicSpec) -> SrmError | None:
-        """Say why a topic could not be created."""
+    def creation_problems(self, specs: Collection[TopicSpec]) -> dict[str, SrmError]:
+        """Say why topics could not be created."""
         self._reach("creating topics")
-        return self.rights.refusal(spec, self._brokers)
+        found = {spec.name: self.rights.refusal(spec, self._brokers) for spec in specs}
+        return {name: error for name, error in found.items() if error is not None}
 
     def change_problem(self, topic: str, changes: Mapping[str, str | None]) -> SrmError | None:
         """Say why settings could not be changed."""

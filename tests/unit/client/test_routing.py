@@ -10,6 +10,7 @@ from typing import Any, Self
 import pytest
 
 from srm.client import routing
+from srm.client.messages import PRINCIPAL
 from srm.client.routing import RoutingWatcher
 from srm.config.loader import load_config
 from srm.domain.moves.routing import ERA, Route
@@ -23,7 +24,8 @@ class Tail:
 
     routes: Mapping[str, Route]
 
-    def __init__(self, properties: Mapping[str, str], _topic: str) -> None:
+    def __init__(self, properties: Mapping[str, str], _topic: str, *, principal: str) -> None:
+        assert principal == PRINCIPAL
         self.answers = properties["bootstrap.servers"] == "b:9092"
         self.caught_up = False
 

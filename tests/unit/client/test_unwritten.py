@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from srm.client import cluster_producers, routing
 from srm.client.cluster_producers import SILENT_S, STUCK_S, Deliveries
 from srm.client.messages import HeldError
 from srm.client.producer import FailoverProducer
+from srm.config.loader import load_config
 from srm.config.model import Config
 from srm.domain.moves.routing import Route
 
@@ -248,12 +250,18 @@ def test_a_record_that_timed_out_names_the_reason_that_is_known(
     assert watcher.said[-1].unwritten == {REFUSAL: 1}
 
 
+@pytest.mark.parametrize("in_file", [False, True])
 @pytest.mark.parametrize("name", ["delivery.timeout.ms", "message.timeout.ms"])
-def test_a_delivery_timeout_of_0_is_no_limit(config: Config, native: Native, name: str) -> None:
+def test_a_delivery_timeout_of_0_is_no_limit(
+    config: Config, native: Native, name: str, in_file: bool
+) -> None:
     native.error = None
-    watcher = Watcher(config)
+    if in_file:
+        with Path(config.path).open("a") as file:
+            file.write(f"\nproducer.{name} = 0\n")
+    watcher = Watcher(load_config(config.path))
     watcher.now = HOLD
-    made = FailoverProducer({name: 0}, watcher=cast("Any", watcher))
+    made = FailoverProducer({} if in_file else {name: 0}, watcher=cast("Any", watcher))
     waiting = threading.Thread(target=made.produce, args=("Payments",), daemon=True)
     waiting.start()
     eventually(lambda: made._deliveries["Payments"].calls == 1, "it waits")

@@ -311,11 +311,11 @@ def _topics(context: FlowContext, name: str) -> Iterator[Check | SrmError]:
         (context.target, [*on_target, *rest, *plan.create[:1]]),
     ):
         existing = cluster.topics()
-        for spec in specs:
-            if spec.name not in existing and (problem := cluster.creation_problem(spec)):
-                cause = problem.what.replace(spec.name, "{}")
-                causes.setdefault(cause, []).append(spec.name)
-                errors.setdefault(cause, problem)
+        missing = [spec for spec in specs if spec.name not in existing]
+        for topic, problem in cluster.creation_problems(missing).items():
+            cause = problem.what.replace(topic, "{}")
+            causes.setdefault(cause, []).append(topic)
+            errors.setdefault(cause, problem)
     for cause, error in errors.items():
         yield type(error)(cause.replace("{}", some(causes[cause])), error.action)
     if plan.skipped:

@@ -343,7 +343,7 @@ class MovePlan(Document):
     """Plan of a move, computed once and shown before its start.
 
     ``findings``: waiting cannot end those that block; the move does not start while one remains.
-    ``blocking``, ``warnings``: their texts.
+    ``blocking``, ``warnings``: their lines, each with its action.
     ``fingerprint``: identifies the settings of both flows that the plan was computed with.
     ``redirect``, ``fence``: redirectors in order, and write fence; requested or configured.
     ``homes``: clusters whose clients without a route go to the target.
@@ -366,7 +366,7 @@ class MovePlan(Document):
 
     def __post_init__(self) -> None:
         for name, blocks in (("blocking", True), ("warnings", False)):
-            texts = tuple(each.text for each in self.findings if each.blocks is blocks)
+            texts = tuple(each.line for each in self.findings if each.blocks is blocks)
             object.__setattr__(self, name, texts)
 
     @property

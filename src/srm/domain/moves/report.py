@@ -476,12 +476,12 @@ def build_report(
     plan: MovePlan,
     progress: MoveProgress,
     outcome: Outcome | None = None,
-    rivals: Iterable[str] = (),
+    further: Iterable[str] = (),
 ) -> MoveReport:
-    """Compute the report, without facts of the clusters; ``rivals``: problems by other moves."""
+    """Compute the report, without facts of the clusters; ``further``: other problems."""
     request = plan.request
     groups = {group.group: _group_report(group, progress) for group in plan.groups}
-    problems = (*_problems(plan, progress, groups), *rivals)
+    problems = (*_problems(plan, progress, groups), *further)
     rto_seconds = _until_last(progress, groups, lambda group: group.rto_seconds)
     lost = outcome and outcome.of(request.topics)
     at_least, at_most = _rpo(plan, progress, lost)

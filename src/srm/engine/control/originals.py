@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import Final
 
 from srm.config.model import FlowConfig
 from srm.domain.names.flow_topics import RecordedCopies
 from srm.domain.names.policy import IdentityReplicationPolicy, NameFilter, RestoringPolicy, literal
 from srm.domain.names.record_headers import RecordSettings
-from srm.domain.names.rights import Acl, writers_of
+from srm.domain.names.rights import writers_of
 from srm.domain.text.amount import Finding, amount, problem, some, warning
 from srm.engine.cluster_ports import Topics, TopicSpec
 from srm.engine.control.topic_sync import TopicSyncPlan, plan_remote_topics, with_acls
@@ -25,8 +24,6 @@ from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, ConflictError
 
 log = logging.getLogger(__name__)
-_TRIED: Final = 50
-"""Topics of which the target is queried whether it would create them, a request each."""
 
 
 def plan_originals(context: FlowContext, like: Topics, *, is_away: bool) -> TopicSyncPlan:
@@ -73,17 +70,27 @@ def _returning(config: FlowConfig, like: Topics, *, is_away: bool) -> FlowConfig
     )
 
 
-def original_findings(context: FlowContext, planned: TopicSyncPlan) -> Iterator[Finding]:
-    """Yield what is created, one finding for topics alike, and what cannot be."""
+def original_findings(
+    context: FlowContext, planned: TopicSyncPlan, led: Collection[str] = ()
+) -> Iterator[Finding]:
+    """Yield what is created, one finding for topics alike, and what cannot be.
+
+    ``led``: topics that a move has led to the target already, so that none creates them.
+    """
     target, is_on = context.target, context.config.create_missing_topics
     alike = defaultdict[tuple[str, str], list[str]](list)
-    for number, spec in enumerate(planned.create):
-        refusal = target.creation_problem(spec) if is_on and number < _TRIED else None
-        if refusal is not None:
-            text = f"topic {spec.name} does not exist on {target.alias} and cannot be created"
-            yield problem("no-original", f"{text}: {refusal}", refusal.action)
+    wanted = [spec for spec in planned.create if spec.name not in led]
+    refusals = target.creation_problems(wanted) if is_on and wanted else {}
+    for spec in planned.create:
+        missing = f"topic {spec.name} does not exist on {target.alias}"
+        if spec.name in led:
+            text = f"{missing}, where a move has led its producers"
+            yield problem("no-original", text, _command(context, spec))
+        elif (refusal := refusals.get(spec.name)) is not None:
+            text = f"{missing} and cannot be created: {refusal}"
+            yield problem("no-original", text, refusal.action)
         elif is_on:
-            alike[_shape(spec, planned.acls), ""].append(spec.name)
+            alike[_shape(spec, planned), ""].append(spec.name)
         else:
             alike["", _command(context, spec)].append(spec.name)
     for (shape, command), names in alike.items():
@@ -102,13 +109,15 @@ def original_findings(context: FlowContext, planned: TopicSyncPlan) -> Iterator[
         yield warning("no-original", note)
 
 
-def _shape(spec: TopicSpec, acls: tuple[Acl, ...]) -> str:
+def _shape(spec: TopicSpec, planned: TopicSyncPlan) -> str:
     factor = spec.replication_factor
     replicas = "the brokers' replication factor" if factor < 0 else f"replication factor {factor}"
     settings = [f"{name}={value}" for name, value in sorted(spec.configs.items())]
-    rules = sum(acl.name == spec.name for acl in acls)
+    rules = sum(acl.name == spec.name for acl in planned.acls)
     own = [amount(rules, "ACL")] if rules else []
-    return ", ".join([amount(spec.partitions, "partition"), replicas, *settings, *own])
+    shape = ", ".join([amount(spec.partitions, "partition"), replicas, *settings, *own])
+    left = [f"{name}={value}" for name, value in planned.left.get(spec.name, {}).items()]
+    return f"{shape}; without {', '.join(left)} (config.properties.exclude)" if left else shape
 
 
 def on_target(context: FlowContext, what: str) -> str:

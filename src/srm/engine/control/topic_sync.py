@@ -65,6 +65,7 @@ class TopicSyncPlan:
 
     ``surplus``: (source's, target's) partition counts; Kafka cannot shrink a topic.
     ``surplus_acls``: ACLs that the source does not account for; a sync keeps them.
+    ``left``: settings of their sources that new topics do not get, see config.properties.exclude.
     ``findings``: differences that stay.
     ``notes``: what could not be compared, and why.
     """
@@ -75,6 +76,7 @@ class TopicSyncPlan:
     surplus: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     acls: tuple[Acl, ...] = ()
     surplus_acls: tuple[Acl, ...] = ()
+    left: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     findings: tuple[SyncFinding, ...] = ()
     notes: tuple[str, ...] = ()
     selected: int = 0
@@ -115,6 +117,7 @@ def plan_remote_topics(
     create, findings = list[TopicSpec](), list[SyncFinding]()
     grow, surplus = dict[str, int](), dict[str, tuple[int, int]]()
     configs: dict[str, Changes] = {}
+    left: dict[str, dict[str, str]] = {}
     selected = flow_config.names.select(source_topics)
     for name in selected:
         remote = flow_config.names.remote(name)
@@ -124,6 +127,8 @@ def plan_remote_topics(
         if found is None:
             wanted = _settings_to_copy(name, here, flow_config)
             create.append(TopicSpec(remote, partitions, flow_config.replication_factor, wanted))
+            own = {name: one.value for name, one in here.items() if one.origin == "topic"}
+            left[remote] = {name: own[name] for name in sorted(own.keys() - wanted.keys())}
             there = defaults | {name: TopicSetting(value) for name, value in wanted.items()}
             findings += _weaker_settings((name, here), (remote, there), {}, flow_config)
             continue
@@ -141,7 +146,10 @@ def plan_remote_topics(
             findings += _weaker_settings((name, here), (remote, there), changes, flow_config)
     findings += _orphans(source_topics, target_topics, flow_config)
     return TopicSyncPlan(
-        tuple(create), grow, configs, surplus, findings=tuple(findings), selected=len(selected)
+        *(tuple(create), grow, configs, surplus),
+        left=left,
+        findings=tuple(findings),
+        selected=len(selected),
     )
 
 

@@ -539,7 +539,7 @@ def halted_problems(facts: MoveFacts, down: Reason | None) -> Iterator[Finding]:
         topics = some(sorted({each.place.topic for each in missing}))
         offsets = amount(sum(missing.values()), "offset")
         text = f"not copied: {offsets} of {topics}; replicator down: {down.text}"
-        yield problem(HALTED, message(text, down.action), down.action)
+        yield problem(HALTED, text, down.action)
     for each in facts.replication:
         if (halt := each.halt_reason) is not None:
             yield problem(HALTED, halt.text, halt.action)

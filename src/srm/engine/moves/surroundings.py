@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from srm.domain.moves.gate import Writers, unknown_writers, unrouted_members
-from srm.domain.moves.routing import group_subject, home_subject
+from srm.domain.moves.routing import group_subject, home_subject, topic_subject
 from srm.domain.names import internal_topics
 from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import Flow
@@ -21,7 +21,7 @@ from srm.engine.flows.source_look import partitions_of
 from srm.engine.flows.supervision import driver_status
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.groups.checkpoints import WITHOUT_OFFSETS, per_group
-from srm.engine.moves.facts import MoveFacts
+from srm.engine.moves.facts import MoveFacts, TopicPair
 from srm.engine.moves.reading import read_writers
 from srm.engine.moves.records import MoveContext
 from srm.errors import AuthorizationError, message
@@ -38,7 +38,7 @@ def surrounding_findings(context: MoveContext, facts: MoveFacts) -> Iterator[Fin
     For a lost source only its target and the configuration are read.
     """
     yield from _way_back(context, facts)
-    yield from original_findings(context.forward, absent_originals(context, facts))
+    yield from missing_topics(context, facts)
     yield from _narrow_originals(context, facts)
     yield from _from_home(facts)
     if not facts.is_away:
@@ -68,19 +68,38 @@ def _way_back(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
         )
 
 
+def missing_topics(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
+    """Yield topics that the target has only as copies, before a move and after its go."""
+    absent, flow = absent_originals(context, facts), context.forward.config.flow
+    names = {spec.name: topic_subject(spec.name) for spec in absent.create}
+    cluster_of = facts.routing.cluster_of
+    led = [name for name, one in names.items() if cluster_of(one, flow.source) == flow.target]
+    yield from original_findings(context.forward, absent, led)
+
+
 def absent_originals(context: MoveContext, facts: MoveFacts) -> TopicSyncPlan:
-    """Plan the topics that the target has only as copies, but for copies of a third cluster."""
-    here = facts.target.topics if facts.is_away else facts.source.topics
-    beside = flows_beside(context.reverse.config.flow, facts.source.topics)
+    source = None if facts.is_away else facts.source.topics
+    return absent_on(context, facts.pairs, facts.target.topics, source)
+
+
+def absent_on(
+    context: MoveContext, pairs: Iterable[TopicPair], target: Topics, source: Topics | None
+) -> TopicSyncPlan:
+    """Plan the topics that the target has only as copies, but for copies of a third cluster.
+
+    ``source``: None without an answer; then they are planned by their copies.
+    """
+    here = target if source is None else source
+    beside = flows_beside(context.reverse.config.flow, source or {})
     written, came_from = {one.source for one in beside}, context.forward.config.names.came_from
     names = {
-        pair.target_topic if facts.is_away else pair.topic
-        for pair in facts.pairs
+        pair.target_topic if source is None else pair.topic
+        for pair in pairs
         if pair.direction == "forward"
-        if pair.original not in facts.target.topics and came_from(pair.original) not in written
+        if pair.original not in target and came_from(pair.original) not in written
     }
     like = {name: here[name] for name in sorted(names & here.keys())}
-    return plan_originals(context.forward, like, is_away=facts.is_away)
+    return plan_originals(context.forward, like, is_away=source is None)
 
 
 def _narrow_originals(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:

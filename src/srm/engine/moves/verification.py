@@ -44,6 +44,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import excerpt
 from srm.domain.text.documents import encode
 from srm.engine.cluster_ports import Cluster, loudness, tolerate
+from srm.engine.control.originals import original_findings
 from srm.engine.flows.source_look import partitions_of
 from srm.engine.groups.checkpoints import per_group
 from srm.engine.groups.ledger import read_ledger
@@ -64,6 +65,7 @@ from srm.engine.moves.records import (
     write_clock,
     write_note,
 )
+from srm.engine.moves.surroundings import absent_on
 from srm.engine.ports import FlowMaps
 from srm.errors import ConflictError, NotFoundError, SrmError, UnavailableError
 from srm.logs import warn_once
@@ -379,6 +381,7 @@ def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) ->
     known = MoveStore.read(context)
     seen = not progress.residue_over or known.report(plan.move_id) is None
     followers = _followers(context, plan, progress) if seen and progress.attempt else ()
+    missing = _missing(context, plan) if seen and progress.is_decided else ()
     clusters = _cluster_ids(context)
     key = context.notary.key()
 
@@ -387,7 +390,7 @@ def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) ->
         latest = max(store.progress(plan.move_id), progress, key=lambda one: one.rank)
         outcome, rivals = store.outcome(plan.move_id), _rivals(store, plan, progress)
         report = replace(
-            build_report(plan, latest, outcome, rivals),
+            build_report(plan, latest, outcome, (*rivals, *missing)),
             approvals=store.approvals(plan.move_id),
             followers=followers,
             clusters=clusters,
@@ -429,6 +432,20 @@ def kept_reports(context: MoveContext) -> tuple[KeptReport, ...]:
     keys = {key for table in store.tables for key in table.documents if key.startswith(prefix)}
     known = filter(None, (store.report(key.removeprefix(prefix)) for key in keys))
     return tuple(sorted(known, key=lambda kept: (kept.report.created_ms, kept.report.move_id)))
+
+
+def _missing(context: MoveContext, plan: MovePlan) -> tuple[str, ...]:
+    """Return a problem for each topic that the target lacks though this move leads producers to it.
+
+    Only the target is read: the source may be lost.
+    """
+    found = absent_on(context, topic_pairs(context, plan.topics), context.target.topics(), None)
+    if not found.create:
+        return ()
+    now, names = InForce.read(context, plan), [spec.name for spec in found.create]
+    led = [name for name in names if now.leads(topic_subject(name))]
+    problems = original_findings(context.forward, found, led)
+    return tuple(one.line for one in problems if one.blocks)
 
 
 def _rivals(store: MoveStore, plan: MovePlan, progress: MoveProgress) -> Iterator[str]:

@@ -23,7 +23,6 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import amount, duration
 from srm.engine.cluster_ports import GroupDescription, TopicDescription, answers, loudness
-from srm.engine.control.originals import original_findings
 from srm.engine.flows import source_look
 from srm.engine.flows.supervision import state_topic
 from srm.engine.groups.checkpoints import per_group, survey
@@ -32,7 +31,7 @@ from srm.engine.moves.facts import MoveFacts
 from srm.engine.moves.planning import nothing_to_move, unsettled_problems
 from srm.engine.moves.reading import read_outlook, read_target
 from srm.engine.moves.records import undecided_moves, without_source
-from srm.engine.moves.surroundings import absent_originals
+from srm.engine.moves.surroundings import missing_topics
 from srm.engine.ports import FlowContext
 from srm.engine.status.status import (
     FlowFacts,
@@ -92,8 +91,7 @@ def flow_status(context: FlowContext) -> FlowStatus:
     status = state.status
     if status.standing is None or state.outlook is None:
         return status
-    absent = absent_originals(without_source(context), state.outlook)
-    found = [*original_findings(context, absent)]
+    found = [*missing_topics(without_source(context), state.outlook)]
     found += [] if status.source_error else unsettled_problems(context)
     return replace(status, hints=(*status.hints, *(one.line for one in found)))
 

@@ -11,6 +11,7 @@ from srm.config.model import FlowConfig
 from srm.domain.flow_state.liveness_thresholds import is_silent
 from srm.domain.flow_state.replication_records import begin_of_copy, in_force
 from srm.domain.flow_state.replication_state import decode_state
+from srm.domain.moves.routing import topic_subject
 from srm.domain.names.flow_topics import FlowTopics, Refusal
 from srm.domain.text.amount import Finding, Reason, ago, amount, duration, grant, some
 from srm.engine.cluster_ports import TopicDescription, TopicSetting
@@ -22,6 +23,7 @@ from srm.engine.flows.source_look import SourceLook, bounds, partitions_with_lea
 from srm.engine.flows.supervision import SEE_LOG, SlotStatus, down_reasons, state_topic
 from srm.engine.groups.checkpoints import selection_of
 from srm.engine.metrics.metrics import recent_rate, seconds_to_go
+from srm.engine.moves.records import RoutingHistory, RoutingTables
 from srm.engine.ports import FlowContext
 from srm.engine.status.status import (
     GOING_ON,
@@ -269,7 +271,7 @@ def _refusals(
             here = context.source.topic_settings(topics)
             settings_there = target.topic_settings(there)
     plan = plan_remote_topics(topics, there, context.config, here, settings_there or None)
-    creation = [target.creation_problem(spec) for spec in plan.create]
+    creation = target.creation_problems(plan.create).values() if plan.create else ()
     settings = [target.change_problem(name, one) for name, one in plan.configs.items()]
     size = _size_limit(facts, here.get(facts.topic, {}), settings_there.get(facts.remote, {}))
     if size is not None and MAX_SIZE in plan.configs.get(facts.remote, {}) and not any(settings):
@@ -297,7 +299,9 @@ def _absent(
     is_away = bool(facts.source_error)
     like = copy if is_away else known
     planned = plan_originals(context, {like.name: like}, is_away=is_away)
-    return tuple(original_findings(context, planned))
+    routes, flow = RoutingTables(RoutingHistory.read(context.target)), facts.config.flow
+    is_led = routes.cluster_of(topic_subject(facts.topic), flow.source) == flow.target
+    return tuple(original_findings(context, planned, [facts.topic] if is_led else ()))
 
 
 def _slots_by_partition(commands: Mapping[bytes, bytes], known: TopicDescription) -> dict[int, str]:

@@ -25,7 +25,15 @@ from srm.config.values import ClientProperties
 from srm.domain.text.amount import some
 from srm.errors import SrmError, UnavailableError
 from srm.kafka.wire.brokers import Brokers, refusals_of
-from srm.kafka.wire.errors import ERROR_CLASSES, NOTHING, Needs, kafka_errors, on_topic, translate
+from srm.kafka.wire.errors import (
+    ERROR_CLASSES,
+    NOTHING,
+    OWN_PRINCIPAL,
+    Needs,
+    kafka_errors,
+    on_topic,
+    translate,
+)
 
 _K = TypeVar("_K")
 _T = TypeVar("_T")
@@ -194,7 +202,7 @@ def drain(consumer: Consumer, wait_s: float) -> list[Message]:
     return [] if first is None else [first, *consumer.consume(_BATCH, 0)]
 
 
-def position_after(message: Message, where: str) -> int | None:
+def position_after(message: Message, where: str, principal: str = OWN_PRINCIPAL) -> int | None:
     """Return the position after a record or an end-of-partition event, None after other events."""
     error = message.error()
     if error is None:
@@ -205,7 +213,8 @@ def position_after(message: Message, where: str) -> int | None:
     # A reader without a group needs no right to its group.id, and librdkafka reconnects by itself.
     passes = ERROR_CLASSES.get(code, SrmError).retriable
     if code != KafkaError.GROUP_AUTHORIZATION_FAILED and not passes:
-        raise translate(error, where, on_topic("Read", message.topic() or "that is followed"))
+        needs = on_topic("Read", message.topic() or "that is followed")
+        raise translate(error, where, needs, principal)
     _logger.debug("%s: %s", where, error)
     return None
 

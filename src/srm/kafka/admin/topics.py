@@ -102,9 +102,14 @@ def _new(spec: TopicSpec) -> admin.NewTopic:
     )
 
 
-def creation_problem(clients: Clients, spec: TopicSpec) -> SrmError | None:
-    doing = f"checking whether topic {spec.name} can be created", "creating"
-    return _problem(clients, doing, "Create", admin.AdminClient.create_topics, _new(spec))
+def _all_new(specs: Collection[TopicSpec]) -> list[tuple[admin.NewTopic, int]]:
+    return [(_new(spec), 1 + spec.partitions + len(spec.configs)) for spec in specs]
+
+
+def creation_problems(clients: Clients, specs: Collection[TopicSpec]) -> dict[str, SrmError]:
+    doing = f"checking whether topics {_list_names([one.name for one in specs])} can be created"
+    start = admin.AdminClient.create_topics
+    return _problems(clients, (doing, "creating"), "Create", start, _all_new(specs))
 
 
 def change_problem(
@@ -112,34 +117,39 @@ def change_problem(
 ) -> SrmError | None:
     doing = f"checking whether configs of topic {topic} can be changed", "changing configs"
     start = admin.AdminClient.incremental_alter_configs
-    return _problem(clients, doing, "AlterConfigs", start, _config_resource(topic, changes))
+    change = _config_resource(topic, changes), len(changes)
+    return _problems(clients, doing, "AlterConfigs", start, [change]).get(topic)
 
 
-def _problem(
+def _problems(
     clients: Clients,
     doing: tuple[str, str],
     operation: str,
     start: Callable[..., Mapping[Any, Future[Any]]],
-    what: object,
-) -> SrmError | None:
-    """Return why brokers would refuse a request, None if they would not."""
-    try:
-        _answers(clients, doing, operation, partial(start, validate_only=True), [what])
-    except UnavailableError:
-        raise
-    except SrmError as error:
-        return error
-    return None
+    changes: Collection[tuple[Any, int]],
+) -> dict[str, SrmError]:
+    """Return why brokers would refuse changes, by topic; parameters as :func:`_change`."""
+    found: dict[str, SrmError] = {}
+    trying = partial(start, validate_only=True)
+    for batch in batches(changes, _CONTROLLER_LIMIT, itemgetter(1)):
+        _answers(clients, doing, operation, trying, [one for one, _ in batch], problems=found)
+    return found
 
 
 def create(clients: Clients, specs: Collection[TopicSpec]) -> None:
     """Create topics and wait until they are visible; existing topics are not changed."""
     if not specs:
         return
-    new = [(_new(spec), 1 + spec.partitions + len(spec.configs)) for spec in specs]
     wanted = {spec.name for spec in specs}
     doing, existing = f"creating topics {_list_names(wanted)}", {KafkaError.TOPIC_ALREADY_EXISTS}
-    _change(clients, (doing, "creating"), "Create", admin.AdminClient.create_topics, new, existing)
+    _change(
+        clients,
+        (doing, "creating"),
+        "Create",
+        admin.AdminClient.create_topics,
+        _all_new(specs),
+        existing,
+    )
     clients.wait_until(
         f"new topics {_list_names(wanted)}", lambda: describe(clients, wanted).keys() >= wanted
     )
@@ -253,10 +263,13 @@ def _answers(
     start: Callable[..., Mapping[Any, Future[Any]]],
     what: object,
     expected: Collection[int] = frozenset(),
+    problems: dict[str, SrmError] | None = None,
 ) -> dict[Any, Any]:
     """Call the admin client for topics; return its answers but those with an expected error.
 
     ``doing`` is for messages: the call, and the same of one topic. ``operation`` is the right.
+    ``problems``: takes the errors that a later attempt would repeat, by topic, which are then not
+    raised.
     """
 
     def error_of(key: object, error: KafkaError) -> SrmError | None:
@@ -264,7 +277,11 @@ def _answers(
             return None
         name = key.name if isinstance(key, admin.ConfigResource) else str(key)
         where = f"{clients.label(doing[1])}: topic {name}"
-        return translate(error, where, on_topic(operation, name))
+        failure = translate(error, where, on_topic(operation, name))
+        if problems is None or isinstance(failure, UnavailableError):
+            return failure
+        problems[name] = failure
+        return None
 
     def request(timeout_s: float) -> dict[Any, Any]:
         futures = start(clients.admin(), what, request_timeout=timeout_s)

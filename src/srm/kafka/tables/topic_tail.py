@@ -16,7 +16,7 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.errors import UnavailableError
 from srm.kafka.admin.clients import drain, is_stranded, open_reader, position_after
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
-from srm.kafka.wire.errors import kafka_errors, on_topic, translate
+from srm.kafka.wire.errors import OWN_PRINCIPAL, kafka_errors, on_topic, translate
 
 _SILENCE_S: Final = 20.0
 _COMMIT_SILENCE_S: Final = 60.0
@@ -37,7 +37,7 @@ class KafkaTopicTail:
 
     ``since_ms``: begin with the first record whose timestamp is this or later. ``fetching``: how
     long and for how much a broker waits with its answer; the end of a log that ends with a
-    transaction marker is seen so late.
+    transaction marker is seen so late. ``principal``: whose rights an error names.
 
     ``caught_up``: all records at the first successful look were returned, or the topic does not
     exist.
@@ -52,10 +52,12 @@ class KafkaTopicTail:
         *,
         since_ms: int | None = None,
         fetching: Mapping[str, object] = SOON,
+        principal: str = OWN_PRINCIPAL,
     ) -> None:
         # After a transaction marker at the end, the end is only seen by one fetch more.
         self._props = props
         self._fetching = fetching
+        self._principal = principal
         self._since_ms = since_ms
         self._topic = topic
         self._partition = partition
@@ -108,7 +110,8 @@ class KafkaTopicTail:
             if error.args[0].code() in UNKNOWN_TOPIC_CODES:
                 return 0
             if not translate(error, self.where).retriable:
-                raise translate(error, self.where, on_topic("Read", self._topic)) from error
+                needs = on_topic("Read", self._topic)
+                raise translate(error, self.where, needs, self._principal) from error
             return None
         finally:
             consumer.close()
@@ -121,7 +124,7 @@ class KafkaTopicTail:
         """
         deadline = time.monotonic() + timeout_s
         behind = not self.caught_up
-        with kafka_errors(self.where, on_topic("Read", self._topic)):
+        with kafka_errors(self.where, on_topic("Read", self._topic), self._principal):
             consumer = self._open()
             while True:
                 left = max(0.0, deadline - time.monotonic())
@@ -186,7 +189,7 @@ class KafkaTopicTail:
     def _take(self, consumer: Consumer, wait_s: float) -> list[tuple[bytes, bytes | None]]:
         pairs: list[tuple[bytes, bytes | None]] = []
         for message in drain(consumer, wait_s):
-            position = position_after(message, self.where)
+            position = position_after(message, self.where, self._principal)
             if position is None:
                 continue
             self.rewound = self.rewound or position < (self._next or 0)

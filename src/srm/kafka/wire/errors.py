@@ -98,7 +98,7 @@ ERROR_CLASSES: Final[Mapping[int, type[errors.SrmError]]] = MappingProxyType(
     {getattr(KafkaError, name): cls for cls, names in _NAMES.items() for name in names.split()}
 )
 """The srm error class of every error code of the client library."""
-_OWN: Final = "srm's principal"
+OWN_PRINCIPAL: Final = "srm's principal"
 _ACTIONS: Final[Mapping[type[errors.SrmError], str]] = {
     errors.UnavailableError: "check that the cluster is up, bootstrap.servers and "
     "security.protocol, then retry",
@@ -128,7 +128,7 @@ def on_cluster(operation: str) -> Needs:
     return {CLUSTER: f"{operation} on the cluster"}
 
 
-def missing(code: int, needs: Needs, principal: str = _OWN) -> str | None:
+def missing(code: int, needs: Needs, principal: str = OWN_PRINCIPAL) -> str | None:
     """Say what to grant after an error; None where the error is not about rights."""
     needed = needs.get(code)
     return None if needed is None else f"grant {needed} to {principal} (docs/security.md)"
@@ -146,7 +146,10 @@ on_transactional_id: Final = partial(_on, TRANSACTIONAL_ID)
 
 
 def translate(
-    error: KafkaException | KafkaError, where: str, needs: Needs = NOTHING, principal: str = _OWN
+    error: KafkaException | KafkaError,
+    where: str,
+    needs: Needs = NOTHING,
+    principal: str = OWN_PRINCIPAL,
 ) -> errors.SrmError:
     """Build the srm error; ``where`` is operation and cluster: reading groups of cluster P."""
     kafka_error = error.args[0] if isinstance(error, KafkaException) else error
@@ -177,14 +180,16 @@ def check(
 
 
 @contextmanager
-def kafka_errors(where: str, needs: Needs = NOTHING) -> Iterator[None]:
+def kafka_errors(
+    where: str, needs: Needs = NOTHING, principal: str = OWN_PRINCIPAL
+) -> Iterator[None]:
     try:
         yield
     except (KafkaException, SystemError) as error:
         cause = fatal_cause(error)
         if cause is None:
             raise
-        raise translate(cause, where, needs) from error
+        raise translate(cause, where, needs, principal) from error
 
 
 def fatal_cause(error: BaseException) -> KafkaException | None:

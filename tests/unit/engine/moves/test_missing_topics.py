@@ -19,7 +19,10 @@ from tests.unit.engine.why.running_flow import RunningFlow, step
 
 from srm.domain.names.rights import Acl, write_denial
 from srm.domain.names.topics import TopicPartition
+from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.control_topics import create_control_topics
+from srm.engine.control.originals import original_findings
+from srm.engine.control.topic_sync import TopicSyncPlan
 from srm.engine.moves.records import MoveContext, ensure_topics
 from srm.engine.status.observing import flow_status
 from srm.engine.why import why_topic
@@ -109,6 +112,7 @@ def test_without_creation_the_plan_is_refused_with_the_command(world: World, mod
 
     assert found.blocks
     assert found.text.endswith("and P->B.create.missing.topics is false")
+    assert plan.blocking[0] == f"{found.text}: {found.action}", "shown with the command"
     assert found.action.startswith("kafka-topics.sh --bootstrap-server b:9092 --create")
     assert "--config cleanup.policy=compact,delete" in found.action or mode == "unplanned"
 
@@ -213,3 +217,56 @@ def test_status_and_why_name_it_before_the_day() -> None:
     assert answer.answer in hints
     assert refused.verdict.startswith("copied, but: topic Topic does not exist on B, where")
     assert refused.action.startswith("kafka-topics.sh ")
+
+
+def test_the_plan_shows_settings_that_the_created_topic_does_not_get(world: World) -> None:
+    """As for a copy; producers may rely on them."""
+    settings = {"min.insync.replicas": "2", "message.timestamp.type": "LogAppendTime"}
+    world.p.alter_topic_configs({"Payments": settings})
+
+    plan = moves.plan(world.context(), REQUEST, "m1", dry_run=True)
+    run_through(world)
+
+    assert next(one.text for one in plan.findings if one.id == "no-original").endswith(
+        "retention.ms=777, 1 ACL; without message.timestamp.type=LogAppendTime, "
+        "min.insync.replicas=2 (config.properties.exclude)"
+    )
+    assert settings_there(world) == SETTINGS
+
+
+def test_each_topic_that_the_target_refuses_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    flow = RunningFlow()
+
+    def refusal(spec: TopicSpec, brokers: int) -> SrmError | None:
+        del brokers
+        return AuthorizationError("no", "grant it") if spec.name == "t99" else None
+
+    monkeypatch.setattr(flow.b.rights, "refusal", refusal)
+    planned = TopicSyncPlan(tuple(TopicSpec(f"t{number}", 1, 1, {}) for number in range(100)))
+    [refused] = [one for one in original_findings(flow.context, planned) if one.blocks]
+
+    assert refused.text == "topic t99 does not exist on B and cannot be created: no; grant it"
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_topic_deleted_after_go_is_named_by_report_status_and_why(
+    world: World, lost: bool
+) -> None:
+    run_through(world)
+    world.b.delete_topic("Payments")
+    if lost:
+        world.p.fail()
+    context = world.context()
+    line = (
+        "topic Payments does not exist on B, where a move has led its producers: kafka-topics.sh "
+        "--bootstrap-server b:9092 --create --topic Payments --partitions 1"
+    )
+
+    [found] = [one for one in moves.report(context, "m1").problems if "Payments" in one]
+    hints = flow_status(context.forward).hints
+    step_of_why = step(why_topic(context.forward, "Payments"), "original")
+
+    assert found.startswith(line)
+    assert [one for one in hints if one.startswith(line)]
+    assert not step_of_why.ok
+    assert step_of_why.answer == line.partition(": kafka")[0]
