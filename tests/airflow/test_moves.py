@@ -45,7 +45,7 @@ PLAN = MovePlan(
     findings=(
         warning("wait", "the move will wait: replication of Payments from P is 3 records behind"),
     ),
-    fingerprint="f",
+    settings={},
 )
 
 

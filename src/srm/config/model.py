@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from srm.config.keys import FLOW_KEYS
+from srm.config.keys import CLASS_KEYS, FLOW_KEYS
 from srm.config.values import HIDDEN, ClientProperties, Secret, is_secret
 from srm.domain.moves.routing import ROUTING_ALONE, FenceKind, RedirectKind
 from srm.domain.names import internal_topics
@@ -383,7 +383,18 @@ OF_RUN: Final = frozenset(
     }
 )
 """Fields that slots, or threads of the driver, have from their start: the flow starts again."""
-_KEYS: Final = {key.field: key.name for key in FLOW_KEYS}
+OF_MOVE: Final = frozenset(
+    {
+        *("policy", "topics", "topics_exclude", "topic_filter"),
+        *("groups", "groups_exclude", "group_filter", "create_missing_topics"),
+    }
+)
+"""Fields that each step of a move needs as its plan had them: names, and what is selected."""
+_KEYS: Final = {
+    "policy": "replication.policy.class",
+    **{key.field.removesuffix("_class"): key.name for key in CLASS_KEYS},
+    **{key.field: key.name for key in FLOW_KEYS},
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,6 +426,10 @@ def plain_settings(config: FlowConfig) -> dict[str, Any]:
     }
     plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
     return plain
+
+
+def settings_of_move(config: FlowConfig) -> dict[str, Any]:
+    return {name: value for name, value in plain_settings(config).items() if name in OF_MOVE}
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

@@ -42,7 +42,7 @@ PLAN = MovePlan(
         problem("no-commit", "group audit has [no] commits"),
         warning("wait", "replication of Payments lags by 3 records: the move will wait for it"),
     ),
-    fingerprint="f",
+    settings={},
 )
 REPORT = replace(
     reporting.REPORT,

@@ -12,10 +12,8 @@ last known place replaces its commit. Its commits on the target count too.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, Self
 
@@ -344,7 +342,8 @@ class MovePlan(Document):
 
     ``findings``: waiting cannot end those that block; the move does not start while one remains.
     ``blocking``, ``warnings``: their lines, each with its action.
-    ``fingerprint``: identifies the settings of both flows that the plan was computed with.
+    ``settings``: those of both flows that the plan was computed with and that its steps need, by
+    flow.
     ``redirect``, ``fence``: redirectors in order, and write fence; requested or configured.
     ``homes``: clusters whose clients without a route go to the target.
     """
@@ -356,7 +355,7 @@ class MovePlan(Document):
     topics: tuple[str, ...]
     groups: tuple[GroupPlan, ...]
     findings: tuple[Finding, ...]
-    fingerprint: str
+    settings: Mapping[str, Mapping[str, Any]]
     redirect: tuple[RedirectKind, ...] = ROUTING_ALONE
     fence: FenceKind = "none"
     forecast: Forecast | None = None
@@ -417,20 +416,6 @@ _REMEDIES: Mapping[str, str] = {
     "no-target": "create it with srm topics sync, and let the replicator copy the topic",
     "past-end": "",  # its reason says what to do
 }
-
-
-def fingerprint(*settings: Any) -> str:
-    """Return a digest of the settings (dataclasses) of a plan, 16 hexadecimal digits.
-
-    ``recorded`` copies do not count. Sets are sorted: their order differs between processes.
-    """
-
-    def encode(value: object) -> object:
-        return sorted(value) if isinstance(value, frozenset) else str(value)
-
-    rows = [{**asdict(one), "recorded": None} for one in settings]
-    text = json.dumps(rows, sort_keys=True, default=encode)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def offsets_to_write(positions: Iterable[PartitionMove]) -> dict[str, int]:

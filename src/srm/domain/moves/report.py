@@ -370,7 +370,6 @@ class MoveReport(Document):
     clusters: Mapping[str, str] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     config_sha256: str = ""
-    fingerprint: str = ""
     previous: tuple[EarlierRevision, ...] = ()
 
     @computed_field  # type: ignore[prop-decorator]
@@ -489,7 +488,7 @@ def build_report(
     return MoveReport(
         **values_of(request, "operation", "mode", "source", "target"),
         **values_of(plan, "move_id", "topics", "created_ms", "warnings"),
-        **values_of(plan, "redirect", "fence", "fingerprint"),
+        **values_of(plan, "redirect", "fence"),
         **values_of(progress, "step", "times_ms", "hold_stamp_ms", "gone_stamp_ms"),
         **values_of(progress, "residue", "residue_seen_ms", "residue_over"),
         ok=not problems,

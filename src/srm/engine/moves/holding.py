@@ -22,8 +22,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
+from srm.config.model import differences, key_of
 from srm.domain.flow_state.replication_records import Pause
-from srm.domain.moves.plan import MovePlan, fingerprint, offsets_to_write
+from srm.domain.moves.plan import MovePlan, offsets_to_write
 from srm.domain.moves.progress import HELD, MoveProgress
 from srm.domain.moves.routing import LEASE_MS, Route, group_subject, is_home, next_generation
 from srm.domain.text.amount import reasons_text, some
@@ -42,7 +43,7 @@ from srm.engine.moves.effects import (
     require_in_force,
 )
 from srm.engine.moves.facts import MoveFacts
-from srm.engine.moves.planning import findings, route_problem
+from srm.engine.moves.planning import findings, route_problem, settings_of
 from srm.engine.moves.records import (
     SIDES,
     Attempt,
@@ -202,11 +203,7 @@ def renewals(context: MoveContext, plan: MovePlan, lease: Lease | None = None) -
 
 
 def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
-    if plan.fingerprint != fingerprint(context.forward.config, context.reverse.config):
-        raise ConflictError(
-            f"settings of {plan.request.flow} or its reverse changed since move {plan.move_id} "
-            f"was planned: plan it again"
-        )
+    _require_settings(context, plan)
     if not plan.topics and not plan.group_names:
         raise ConflictError(f"move {plan.move_id} cannot start: {reasons_text(plan.blocking)}")
     # The plan has chosen and shown the topics and groups; new ones do not move.
@@ -228,6 +225,24 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
         log_ends_at_hold=gate.by_name(fresh.facts.original_ends()),
         left_alone=_late_groups(context, plan, fresh.facts),
     )
+
+
+def _require_settings(context: MoveContext, plan: MovePlan) -> None:
+    """Raise ConflictError with the keys of this host whose values are not those of the plan."""
+    changed = [
+        f"{flow}.{key_of(name)} was {_written(before)}, is {_written(now)}"
+        for flow, settings in settings_of(context).items()
+        for name, (before, now) in differences(plan.settings.get(flow, {}), settings).items()
+    ]
+    if changed:
+        raise ConflictError(
+            f"move {plan.move_id} was planned with other settings: {reasons_text(changed)}; "
+            "correct the file here, or plan the move again"
+        )
+
+
+def _written(value: object) -> str:
+    return ",".join(value) if isinstance(value, list) else str(value)
 
 
 def _remove_remnants(context: MoveContext, facts: MoveFacts) -> None:

@@ -6,9 +6,9 @@ import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
-from srm.config.model import FlowConfig
+from srm.config.model import FlowConfig, settings_of_move
 from srm.domain.flow_state.liveness_thresholds import ECHO_S
 from srm.domain.flow_state.replication_records import SLOT_PREFIX, read_pause
 from srm.domain.groups.checkpoints import deletions
@@ -18,7 +18,6 @@ from srm.domain.moves.plan import (
     GroupPlan,
     MovePlan,
     PartitionMove,
-    fingerprint,
     position_problem,
 )
 from srm.domain.moves.progress import end_of_pause, run_again
@@ -162,12 +161,18 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
         topics=facts.topics,
         groups=facts.plans,
         findings=seen.found,
-        fingerprint=fingerprint(context.forward.config, context.reverse.config),
+        settings=settings_of(context),
         forecast=facts.forecast(now_ms) if facts.is_away else None,
         redirect=request.redirect or settings.kinds,
         fence=request.fence or settings.fence,
         homes=_homes(context, facts),
     )
+
+
+def settings_of(context: MoveContext) -> dict[str, dict[str, Any]]:
+    """Return the settings of both flows that the steps of a move need, by flow."""
+    both = context.forward.config, context.reverse.config
+    return {str(config.flow): settings_of_move(config) for config in both}
 
 
 def _homes(context: MoveContext, facts: MoveFacts) -> tuple[str, ...]:

@@ -133,7 +133,7 @@ def test_a_move_at_rest_names_its_outcome_instead_of_what_its_gate_would_wait_fo
     tmp_path: Path,
 ) -> None:
     request = MoveRequest("failover", "P", "B")
-    planned = MovePlan("m1", 1, request, ("T",), groups=(), findings=(), fingerprint="f")
+    planned = MovePlan("m1", 1, request, ("T",), groups=(), findings=(), settings={})
     context = busy_world(config_in(tmp_path)).context()
 
     def said(step: MoveStep) -> str:

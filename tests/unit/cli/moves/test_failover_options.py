@@ -33,7 +33,7 @@ GIVEN = {
     **{setting.name: True for setting in SETTINGS if setting.kind == "switch"},
 }
 ALL = MoveRequest(**GIVEN)  # type: ignore[arg-type]
-STORED = MovePlan("stored", 1, ALL, (), groups=(), findings=(), fingerprint="f")
+STORED = MovePlan("stored", 1, ALL, (), groups=(), findings=(), settings={})
 
 
 @pytest.fixture

@@ -4,13 +4,11 @@ import json
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.unit.domain.moves.report.reporting import FORECAST
 
 from srm.cli.console import document
 from srm.domain.moves.disaster import Outcome, PartitionOutcome, TopicForecast
-from srm.domain.moves.plan import GroupPlan, MovePlan, PartitionMove, fingerprint
+from srm.domain.moves.plan import GroupPlan, MovePlan, PartitionMove
 from srm.domain.moves.progress import GroupResume, MoveProgress
 from srm.domain.moves.report import MoveReport, build_report
 from srm.domain.moves.request import MoveRequest, read, run_move_id
@@ -26,7 +24,7 @@ PLAN = MovePlan(
     ("Payments",),
     (GroupPlan("audit", ("app@h",), (ROW,)), GroupPlan("batch", (), ())),
     (warning("wait", "slow"),),
-    "abc",
+    {"P->B": {"topics": ["Payments"]}},
 )
 
 
@@ -260,14 +258,6 @@ def test_a_step_keeps_the_time_it_was_first_completed():
 
     assert progress.times_ms == {"held": 1}
     assert progress.revision == 2
-
-
-@given(st.text(max_size=5), st.text(max_size=5))
-def test_a_fingerprint_changes_with_the_settings(one, other):
-    def of(name):
-        return fingerprint(MoveRequest("failover", "P", "B", groups=(f"g{name}",)))
-
-    assert (of(one) == of(other)) == (one == other)
 
 
 FOUND = PartitionOutcome("Payments", 0, 90, 544, 454)

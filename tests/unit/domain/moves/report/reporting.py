@@ -92,7 +92,6 @@ REPORT = MoveReport(
     clusters={"P": "id-of-p", "B": "id-of-b"},
     versions={"srm": "0.1.0"},
     config_sha256="cd" * 32,
-    fingerprint="f",
 )
 FORECAST = Forecast(
     1_700_000_000_100,

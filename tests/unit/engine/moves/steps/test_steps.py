@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, Killed, World, held, planned
 
+from srm.config.model import RedirectSettings
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
@@ -413,14 +416,33 @@ def test_an_id_stands_for_one_request(world: World) -> None:
         moves.plan(world.context(), replace(REQUEST, groups=("near",)), "m1")
 
 
-def test_settings_that_changed_since_the_plan_stop_the_hold(world: World) -> None:
+def test_a_host_with_other_names_or_lists_holds_nothing_and_names_the_keys(world: World) -> None:
     planned(world)
-    flows = dict(world.config.flow_configs)
-    flows[Flow("P", "B")] = replace(flows[Flow("P", "B")], tasks_max=99)
-    world.config = replace(world.config, flow_configs=flows)
+    use(world, groups_exclude=("near",), tasks_max=99)
 
-    with pytest.raises(ConflictError, match="plan it again"):
+    with pytest.raises(ConflictError) as refused:
         moves.hold(world.context(), "m1")
+
+    assert str(refused.value) == (
+        "move m1 was planned with other settings: P->B.groups.exclude was "
+        "console-consumer-.*,connect-.*,__.*, is near; correct "
+        "the file here, or plan the move again"
+    )
+    assert world.routes("P") == {}
+
+
+def test_settings_without_a_meaning_for_moves_may_differ_between_hosts(world: World) -> None:
+    planned(world)
+    slow = RedirectSettings(webhook_timeout=timedelta(seconds=9))
+    use(world, tasks_max=99, linger_ms=7, redirect=slow)
+
+    assert moves.hold(world.context(), "m1").step == "held"
+
+
+def use(world: World, **settings: Any) -> None:
+    flows = dict(world.config.flow_configs)
+    flows[Flow("P", "B")] = replace(flows[Flow("P", "B")], **settings)
+    world.config = replace(world.config, flow_configs=flows)
 
 
 def test_a_group_that_reads_the_topics_only_since_the_plan_is_named_in_the_report(
