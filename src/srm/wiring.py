@@ -208,7 +208,8 @@ def open_records(config: Config, source: str, target: str) -> Iterator[MoveConte
     flow = Flow.parse(f"{source}->{target}")
     with open_clusters(config, (flow.source, flow.target), _LOOK_S) as opened:
         configs = config.flow(flow), config.flow(flow.reverse)
-        yield _move_context(config, *configs, opened[flow.source], opened[flow.target])
+        context = _move_context(config, *configs, opened[flow.source], opened[flow.target])
+        yield replace(context, only_look=True)
 
 
 def _move_context(

@@ -54,11 +54,9 @@ from srm.engine.moves.records import (
     MoveStore,
     Registers,
     homes_on_source,
-    on_brokers_clock,
     record,
     sides_of,
     transact,
-    write_clock,
 )
 from srm.engine.moves.surroundings import absent_originals
 from srm.errors import ConflictError, FencedError, GateClosedError, SrmError, UnavailableError
@@ -210,7 +208,7 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
     chosen, pinned = reading.MoveScope(plan.topics, plan.group_names), plan.request
     if not pinned.is_unplanned:
         pinned = replace(pinned, groups=chosen.groups)
-    fresh = findings(on_brokers_clock(context), pinned, plan.move_id, chosen)
+    fresh = findings(context, pinned, plan.move_id, chosen)
     if texts := (*(each.text for each in fresh.blocking), *gate.deleted_commits(plan, fresh.facts)):
         raise ConflictError(f"move {plan.move_id} cannot start: {reasons_text(texts)}")
     create_originals(context.forward, absent_originals(context, fresh.facts))
@@ -331,9 +329,7 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: MoveFacts) -> MoveP
 
     Safe to repeat. After a crash the flow stays paused: hold again, or release.
     """
-    # RTO counts from here, by the clock that stamps clients' acknowledgements.
-    begun_ms = context.now_ms()
-    stamp = write_clock(context)
+    begun_ms = context.now_ms()  # RTO counts from here
     flow, switch = plan.request.flow, context.forward.own_switch
     reason = f"unplanned {plan.request.operation} {plan.move_id}: {flow.source} is lost"
     wanted = Pause(secrets.token_hex(8), operator(context.host), reason, begun_ms, plan.move_id)
@@ -353,7 +349,7 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: MoveFacts) -> MoveP
     return MoveProgress(
         plan.move_id,
         times_ms={"holding": begun_ms},
-        hold_stamp_ms=stamp,
+        hold_stamp_ms=begun_ms,
         lag_at_hold={group.group: group.lag for group in before.plans},
         members_at_hold={group: before.followers(group) for group in plan.group_names},
         forecast=replace(final.forecast(context.now_ms()), notes=notes),

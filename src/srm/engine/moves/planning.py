@@ -47,7 +47,6 @@ from srm.engine.moves.records import (
     as_move,
     ensure_topics,
     homes_to_move,
-    on_brokers_clock,
     sides_of,
     transact,
     undecided_moves,
@@ -75,8 +74,9 @@ def plan(
         raise UsageError(
             f"the move is {request.flow}, but the given flow is {context.forward.config.flow}"
         )
+    context = replace(context, only_look=dry_run or context.only_look)
     try:
-        return _plan(context, request, move_id or new_move_id(context, request), dry_run=dry_run)
+        return _plan(context, request, move_id)
     except UnavailableError as error:
         raise with_action(error, way_without_source(context, request)) from error
 
@@ -94,10 +94,10 @@ def way_without_source(context: MoveContext, request: MoveRequest) -> str:
     return f"if {request.source} is lost, move with mode unplanned: {command}"
 
 
-def _plan(context: MoveContext, request: MoveRequest, move_id: str, *, dry_run: bool) -> MovePlan:
-    if not dry_run:
+def _plan(context: MoveContext, request: MoveRequest, given_id: str | None) -> MovePlan:
+    if not context.only_look:
         ensure_topics(context, unplanned=request.is_unplanned)
-    store = MoveStore.read(context)
+    store, move_id = MoveStore.read(context), given_id or new_move_id(context, request)
     if (known := store.plan(move_id)) is not None:
         if known.request != request:
             raise ConflictError(
@@ -105,11 +105,10 @@ def _plan(context: MoveContext, request: MoveRequest, move_id: str, *, dry_run: 
                 f"continue it: {run_again(request.flow, move_id)}"
             )
         if (at := store.progress(move_id)).step not in _REPLACEABLE:
-            require_in_force(context, known, at, lifts=not dry_run)
+            require_in_force(context, known, at, lifts=not context.only_look)
             return known
-    if dry_run:
-        return compute_plan(context, request, move_id)
-    return _keep(context, compute_plan(on_brokers_clock(context), request, move_id))
+    fresh = compute_plan(context, request, move_id)
+    return fresh if context.only_look else _keep(context, fresh)
 
 
 def _keep(context: MoveContext, fresh: MovePlan) -> MovePlan:

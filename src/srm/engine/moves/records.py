@@ -69,7 +69,7 @@ from srm.engine.control.control_topics import (
     until_not_fenced,
 )
 from srm.engine.ports import FlowContext
-from srm.errors import FencedError, NotFoundError, UnavailableError, UsageError
+from srm.errors import FencedError, NotFoundError, SrmError, UnavailableError, UsageError
 
 log = logging.getLogger(__name__)
 
@@ -284,12 +284,42 @@ class Notary:
             return None
 
 
+@dataclass
+class BrokersClock:
+    """The clock that stamps what clients announce on a cluster, in epoch ms; hosts may be wrong.
+
+    The first call writes a record to the first of the clusters that answers. From then on the
+    monotonic clock carries the time on. Without a stamp it is the host's, ``host_ms``.
+    """
+
+    clusters: Sequence[Cluster]
+    host_ms: Callable[[], int]
+    monotonic: Callable[[], float]
+    _zero_ms: float | None = None
+
+    def __call__(self) -> int:
+        if self._zero_ms is None:
+            self._zero_ms = self._read() - self.monotonic() * 1000
+        return round(self._zero_ms + self.monotonic() * 1000)
+
+    def _read(self) -> int:
+        def stamp_of(cluster: Cluster) -> int | None:
+            return cluster.compacted_topic(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
+
+        for cluster in self.clusters:
+            trouble = f"the clock of cluster {cluster.alias} is not known"
+            if (stamp := tolerate(partial(stamp_of, cluster), trouble, SrmError)) is not None:
+                return stamp
+        return self.host_ms()
+
+
 @dataclass(frozen=True)
 class MoveContext:
     """Both flows between the clusters of a move: ``forward`` source to target, and ``reverse``.
 
     ``condemned``: source of an unplanned move for best-effort calls; its ``source`` never answers.
     ``observations``: observations of the source by this process, by move.
+    ``only_look``: nothing may be written, so the clock is the host's; else it is a broker's.
     """
 
     forward: FlowContext
@@ -300,6 +330,17 @@ class MoveContext:
     notary: Notary = field(default_factory=Notary)
     pause: Callable[[float], None] = time.sleep
     observations: dict[str, Observation] = field(default_factory=dict)
+    only_look: bool = False
+
+    def __post_init__(self) -> None:
+        known = self.forward.now_ms
+        clock: Callable[[], int] = known
+        if self.only_look:
+            clock = known.host_ms if isinstance(known, BrokersClock) else known
+        elif not isinstance(known, BrokersClock):
+            clock = BrokersClock((self.target, self.source), known, self.monotonic)
+        for name in ("forward", "reverse"):
+            object.__setattr__(self, name, replace(getattr(self, name), now_ms=clock))
 
     def command(self, words: str) -> str:
         """Return a command about a move between the two clusters."""
@@ -314,16 +355,17 @@ class MoveContext:
         return f"process {os.getpid()} on {self.host}"
 
     @property
+    def now_ms(self) -> Callable[[], int]:
+        """The one clock of all that is done with this context, epoch ms."""
+        return self.forward.now_ms
+
+    @property
     def source(self) -> Cluster:
         return self.forward.source
 
     @property
     def target(self) -> Cluster:
         return self.forward.target
-
-    @property
-    def now_ms(self) -> Callable[[], int]:
-        return self.forward.now_ms
 
 
 def write_note(context: MoveContext, note: WaitNote) -> None:
@@ -428,19 +470,6 @@ def read_both(
     return found, missing
 
 
-def write_clock(context: MoveContext) -> int | None:
-    """Return the time of the clock that stamps what clients announce on the target, if any."""
-    return context.target.compacted_topic(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
-
-
-def on_brokers_clock(context: MoveContext) -> MoveContext:
-    """Return the context with the clock that stamps what clients announce on the target."""
-    now_ms = context.now_ms
-    stamp_ms = write_clock(context)
-    ahead_ms = 0 if stamp_ms is None else now_ms() - stamp_ms
-    return replace(context, forward=replace(context.forward, now_ms=lambda: now_ms() - ahead_ms))
-
-
 def without_source(context: FlowContext) -> MoveContext:
     """Return the flow and its opposite for an unplanned move, with an abandoned source."""
     return as_move(replace(context, source=away_cluster(context.config.flow.source)))
@@ -467,7 +496,7 @@ def abandoned_ms(context: FlowContext, pause: Pause) -> dict[str, int]:
 def as_move(context: FlowContext) -> MoveContext:
     opposite = context.opposite or replace(context.config, flow=context.config.flow.reverse)
     back = replace(context.backwards, config=opposite, switch=None, opposite=context.config)
-    return MoveContext(context, back)
+    return MoveContext(context, back, only_look=True)
 
 
 def sides_of(request: MoveRequest) -> tuple[Side, ...]:

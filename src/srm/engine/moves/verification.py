@@ -62,7 +62,6 @@ from srm.engine.moves.records import (
     RoutingTables,
     record,
     transact,
-    write_clock,
     write_note,
 )
 from srm.engine.moves.surroundings import absent_on
@@ -152,9 +151,8 @@ def observe(
     active = {name for name, found in described.items() if found.state == "active"}
     read = _readable_commits(context.target, groups)
     offsets = {group: read.get(group, {}) for group in groups}
-    clocked = bool(groups) or progress.step == "gone"
-    arrivals = Arrivals(context, plan, progress, query_clock=clocked)
-    now = context.now_ms()
+    arrivals = Arrivals(context, plan, progress)
+    now = arrivals.now_ms
     back = arrivals.now.returned
     led_back = bool(plan.topics) and back >= {*map(topic_subject, plan.topics)}
     over = progress.residue_over or led_back
@@ -471,7 +469,7 @@ def _rivals(store: MoveStore, plan: MovePlan, progress: MoveProgress) -> Iterato
 def _followers(
     context: MoveContext, plan: MovePlan, progress: MoveProgress
 ) -> tuple[Follower, ...]:
-    arrivals = Arrivals(context, plan, progress, query_clock=False)
+    arrivals = Arrivals(context, plan, progress)
     said = arrivals.followers()
     groups = arrivals.ours(plan.group_names if progress.is_decided else ())
     described = context.target.groups(groups) if groups else {}
@@ -512,16 +510,12 @@ def approve(context: MoveContext, move_id: str, approval: Approval) -> tuple[App
 
 
 class Arrivals:
-    """One look at both routing topics, if available; ``query_clock`` writes to read the clock."""
+    """One look at both routing topics, if available."""
 
-    def __init__(
-        self, context: MoveContext, plan: MovePlan, progress: MoveProgress, *, query_clock: bool
-    ) -> None:
+    def __init__(self, context: MoveContext, plan: MovePlan, progress: MoveProgress) -> None:
         self.plan, self.progress = plan, progress
         self._clocked = progress.hold_stamp_ms is not None
-        stamp = write_clock(context) if self._clocked and query_clock else None
-        self.now_ms: int = context.now_ms() if stamp is None else stamp
-        """The time by the clock that stamped the hold, in epoch milliseconds."""
+        self.now_ms = context.now_ms()
         tables = RoutingTables.read(context)
         self.now: InForce = InForce.of(plan, progress, tables.merge)
         stamps = tables.target.first_stamps("go") if self._clocked else {}

@@ -221,7 +221,7 @@ def test_a_hold_that_was_killed_between_the_clusters_counts_from_when_both_have_
     world: World,
 ) -> None:
     context = planned(world)
-    world.writes.before[world.writes.count + 3] = fail_once
+    world.writes.before[world.writes.count + 2] = fail_once
     with pytest.raises(Killed):
         moves.hold(context, "m1")
     assert MoveStore.read(context).progress("m1").step == "holding"

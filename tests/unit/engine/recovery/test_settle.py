@@ -522,7 +522,7 @@ def test_the_cluster_that_returned_gets_the_routes_that_it_has_not_seen(
     """The next move that reads it alone would take its clients for those of the move before."""
     context = returned.context
     request = MoveRequest("failover", "P", "B", mode="unplanned")
-    plan = MovePlan("m1", 0, request, ("Payments",), (), (), "settings")
+    plan = MovePlan("m1", 0, request, ("Payments",), (), (), {})
     ensure_compacted(context.target, internal_topics.MOVES)
     context.target.compacted_topic(internal_topics.MOVES).write({b"plan:m1": plan.value()})
     route(context.target, Route(ERA, "B", "go", "m1", 5, decided=True))
@@ -539,7 +539,7 @@ def test_what_a_topic_got_before_its_own_move_joined_the_pause_is_lost_by_that_m
     """They counted as written after the move: its report had 17 lost records instead of 19."""
     context, moves = returned.context, internal_topics.MOVES
     request = MoveRequest("failover", "P", "B", mode="unplanned")
-    plan = MovePlan("m2", 0, request, ("Payments",), (), (), "settings")
+    plan = MovePlan("m2", 0, request, ("Payments",), (), (), {})
     gone = MoveProgress("m2").at("holding", 98).at("gone", 98)
     ensure_compacted(context.target, moves)
     records = {b"plan:m2": plan.value(), b"progress:m2": gone.value()}
@@ -560,7 +560,7 @@ def test_nothing_is_left_out_while_the_move_that_paused_the_flow_is_undecided(
     """Its release leaves the clients on the source: what they wrote is no residue."""
     context, moves = returned.context, internal_topics.MOVES
     request = MoveRequest("failover", "P", "B", mode="unplanned")
-    plan = MovePlan("m1", 0, request, ("Payments",), (), (), "settings")
+    plan = MovePlan("m1", 0, request, ("Payments",), (), (), {})
     ensure_compacted(context.target, moves)
     context.target.compacted_topic(moves).write({b"plan:m1": plan.value()})
 

@@ -355,11 +355,11 @@ def test_a_hold_that_is_killed_while_the_flow_is_paused_is_repeated_or_undone(
 
     if moment == "seal":
         disaster.switch.before_seal = die
-    else:  # of the clock twice, the pause, the routes
+    else:  # of the clock, the pause, the routes
         writes.die_at = {
-            "before the pause": (at + 3, False),
-            "after the pause": (at + 3, True),
-            "after the seal": (at + 4, False),
+            "before the pause": (at + 2, False),
+            "after the pause": (at + 2, True),
+            "after the seal": (at + 3, False),
         }[moment]
     with pytest.raises(Killed):
         disaster.through("hold")

@@ -269,7 +269,7 @@ def test_a_hold_killed_at_any_write_is_finished_by_its_repetition(redirected, nu
 
     moves.hold(redirected.world.context(), "m1")
 
-    assert killed == (number <= 13), world.writes.count
+    assert killed == (number <= 12), world.writes.count
     assert set(redirected.calls().values()) == {"done"}
     assert {order.key for order in redirected.webhook.orders} == {"m1/1/hold"}
     for name in ("webhook", "command"):
@@ -532,8 +532,8 @@ def test_who_is_redirected_by_routing_alone_costs_no_write(world):
 
 
 def held_writes() -> int:
-    """Two plans, two holds, and what the clock says at both steps."""
-    return 6
+    """Two plans, two holds, and what the clock says."""
+    return 5
 
 
 def test_an_unplanned_move_calls_nobody_but_at_go(world):
