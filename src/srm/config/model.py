@@ -428,8 +428,10 @@ def plain_settings(config: FlowConfig) -> dict[str, Any]:
     return plain
 
 
-def settings_of_move(config: FlowConfig) -> dict[str, Any]:
-    return {name: value for name, value in plain_settings(config).items() if name in OF_MOVE}
+def settings_of_move(config: FlowConfig) -> dict[str, str]:
+    """Return the settings that a move needs, as in a file."""
+    found = {name: value for name, value in plain_settings(config).items() if name in OF_MOVE}
+    return {n: ",".join(v) if isinstance(v, list) else str(v) for n, v in found.items()}
 
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

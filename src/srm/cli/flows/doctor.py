@@ -41,6 +41,7 @@ from srm.domain.names.rights import (
 from srm.domain.text.amount import amount, set_key, some
 from srm.engine.cluster_ports import Cluster, TopicSetting
 from srm.engine.control import control_lists, topic_sync
+from srm.engine.control.control_topics import clock_findings
 from srm.engine.control.recorded_copies import with_recorded
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, SrmError, UsageError
@@ -316,6 +317,7 @@ def _topics(context: FlowContext, name: str) -> Iterator[Check | SrmError]:
             cause = problem.what.replace(topic, "{}")
             causes.setdefault(cause, []).append(topic)
             errors.setdefault(cause, problem)
+        yield from (ConfigError(one.text, one.action) for one in clock_findings(cluster))
     for cause, error in errors.items():
         yield type(error)(cause.replace("{}", some(causes[cause])), error.action)
     if plan.skipped:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Literal, Self
+from typing import Literal, Self
 
 from srm.domain.groups.translation import (
     UNFINISHED,
@@ -342,8 +342,7 @@ class MovePlan(Document):
 
     ``findings``: waiting cannot end those that block; the move does not start while one remains.
     ``blocking``, ``warnings``: their lines, each with its action.
-    ``settings``: those of both flows that the plan was computed with and that its steps need, by
-    flow.
+    ``settings``: values of both flows by flow and field, with which its steps are carried out.
     ``redirect``, ``fence``: redirectors in order, and write fence; requested or configured.
     ``homes``: clusters whose clients without a route go to the target.
     """
@@ -355,7 +354,7 @@ class MovePlan(Document):
     topics: tuple[str, ...]
     groups: tuple[GroupPlan, ...]
     findings: tuple[Finding, ...]
-    settings: Mapping[str, Mapping[str, Any]]
+    settings: Mapping[str, Mapping[str, str]]
     redirect: tuple[RedirectKind, ...] = ROUTING_ALONE
     fence: FenceKind = "none"
     forecast: Forecast | None = None

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, TypeVar
 
 from srm.domain.names import internal_topics
-from srm.engine.cluster_ports import Cluster, TopicSetting, TopicSpec
+from srm.domain.text.amount import Finding, problem
+from srm.engine.cluster_ports import Cluster, TopicSetting, TopicSpec, tolerate
 from srm.errors import AuthorizationError, ConfigError, ConflictError, FencedError
 
 _logger = logging.getLogger(__name__)
@@ -98,6 +99,20 @@ def repair_control_topics(cluster: Cluster) -> None:
                 cluster.alter_topic_configs({topic: changes})
             except (AuthorizationError, ConfigError) as error:
                 _logger.warning("topic %s keeps its settings: %s", topic, error)
+
+
+def clock_findings(cluster: Cluster) -> Iterator[Finding]:
+    """Find a cluster whose brokers do not stamp what clients announce: no age is exact there."""
+    name, (key, wanted) = internal_topics.ROUTING, *STAMPED.items()
+    trouble = f"settings of {name} on cluster {cluster.alias} are not known"
+    found = tolerate(lambda: cluster.topic_settings([name]), trouble, AuthorizationError) or {}
+    if (value := found.get(name, {}).get(key, TopicSetting(wanted)).value) != wanted:
+        repair = "kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics "
+        yield problem(
+            "clock",
+            f"{name} on {cluster.alias} has {key}={value}, so ages of clients are not known",
+            f"{repair}--entity-name {name} --add-config {key}={wanted}",
+        )
 
 
 CONTROL_ID: Final = "srm-control-records"

@@ -228,7 +228,7 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
 def _require_settings(context: MoveContext, plan: MovePlan) -> None:
     """Raise ConflictError with the keys of this host whose values are not those of the plan."""
     changed = [
-        f"{flow}.{key_of(name)} was {_written(before)}, is {_written(now)}"
+        f"{flow}.{key_of(name)} was {before}, is {now}"
         for flow, settings in settings_of(context).items()
         for name, (before, now) in differences(plan.settings.get(flow, {}), settings).items()
     ]
@@ -237,10 +237,6 @@ def _require_settings(context: MoveContext, plan: MovePlan) -> None:
             f"move {plan.move_id} was planned with other settings: {reasons_text(changed)}; "
             "correct the file here, or plan the move again"
         )
-
-
-def _written(value: object) -> str:
-    return ",".join(value) if isinstance(value, list) else str(value)
 
 
 def _remove_remnants(context: MoveContext, facts: MoveFacts) -> None:

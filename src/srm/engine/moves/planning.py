@@ -6,7 +6,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from srm.config.model import FlowConfig, settings_of_move
 from srm.domain.flow_state.liveness_thresholds import ECHO_S
@@ -168,7 +168,7 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
     )
 
 
-def settings_of(context: MoveContext) -> dict[str, dict[str, Any]]:
+def settings_of(context: MoveContext) -> dict[str, dict[str, str]]:
     """Return the settings of both flows that the steps of a move need, by flow."""
     both = context.forward.config, context.reverse.config
     return {str(config.flow): settings_of_move(config) for config in both}

@@ -13,7 +13,7 @@ from srm.domain.names.policy import SHADOW_PREFIX
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import Finding, amount, problem, some, warning
 from srm.engine.cluster_ports import Cluster, Topics
-from srm.engine.control.control_topics import CONTROL_ID
+from srm.engine.control.control_topics import CONTROL_ID, clock_findings
 from srm.engine.control.originals import on_target, original_findings, plan_originals
 from srm.engine.control.recorded_copies import copies_in, flows_beside
 from srm.engine.control.topic_sync import TopicSyncPlan, plan_remote_topics
@@ -37,6 +37,8 @@ def surrounding_findings(context: MoveContext, facts: MoveFacts) -> Iterator[Fin
 
     For a lost source only its target and the configuration are read.
     """
+    for cluster in (context.target,) if facts.is_away else (context.target, context.source):
+        yield from clock_findings(cluster)
     yield from _way_back(context, facts)
     yield from missing_topics(context, facts)
     yield from _narrow_originals(context, facts)

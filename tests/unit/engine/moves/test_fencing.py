@@ -273,6 +273,18 @@ def test_a_topic_of_an_earlier_version_gets_the_brokers_time(world: World) -> No
         assert overrides(cluster, [ROUTING])[ROUTING]["message.timestamp.type"] == ("LogAppendTime")
 
 
+@pytest.mark.parametrize("alias", ["P", "B"])
+def test_a_cluster_that_does_not_stamp_announcements_is_named_with_the_command(
+    world: World, alias: str
+) -> None:
+    ensure_compacted(world.clusters[alias], ROUTING)
+
+    [problem] = moves.plan(world.context(), REQUEST, dry_run=True).blocking
+
+    assert f"__srm-routing on {alias} has message.timestamp.type=CreateTime" in problem
+    assert problem.endswith("--add-config message.timestamp.type=LogAppendTime")
+
+
 # ----- the lease
 
 

@@ -166,27 +166,6 @@ def test_the_clock_of_whoever_looks_does_not_count(world: World) -> None:
     assert (report.rto_seconds, report.rto_steps["resume"]) == (3.0, 1.0)
 
 
-def test_without_the_brokers_clock_only_looks_count(world: World) -> None:
-    """Clients are not believed: their records carry their own clocks then."""
-    context = planned(world)
-    own = {internal_topics.ROUTING: {"message.timestamp.type": "CreateTime"}}
-    world.b.alter_topic_configs(own)
-    moves.hold(context, "m1")
-    world.obey("near", "far")
-    world.passing(2_000)
-    moves.apply(context, "m1")
-    moves.go(context, "m1")
-    acknowledge(world, "far", 10, ages={"processed": 0, "resumed": 5_000})
-    acknowledge(world, "near", 96, ages={"processed": 0, "resumed": 5_000})
-    world.passing(1_000)
-    world.start("near", "B", {"P.Payments": 97})
-    world.start("far", "B", {"P.Payments": 11})
-    moves.verify(context, "m1")
-
-    report = moves.report(context, "m1")
-    assert (report.rto_seconds, report.assigned_seconds) == (3.0, 3.0)
-
-
 def test_a_group_that_went_back_in_between_is_not_looked_at(world: World) -> None:
     """What it does in a later move would be taken for the end of this one."""
     context = gone(world)

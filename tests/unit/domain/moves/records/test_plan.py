@@ -24,7 +24,7 @@ PLAN = MovePlan(
     ("Payments",),
     (GroupPlan("audit", ("app@h",), (ROW,)), GroupPlan("batch", (), ())),
     (warning("wait", "slow"),),
-    {"P->B": {"topics": ["Payments"]}},
+    {"P->B": {"topics": "Payments"}},
 )
 
 
