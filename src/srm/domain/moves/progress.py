@@ -9,9 +9,10 @@ from hashlib import sha256
 from typing import Any, Final, Literal, get_args
 
 from srm.domain.moves.disaster import Forecast
+from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import LEASE_MS, Call, CallStep, topic_subject
 from srm.domain.names.topics import Flow
-from srm.domain.text.amount import duration, some
+from srm.domain.text.amount import duration, some, utc
 from srm.domain.text.documents import Document
 
 # planned -> holding -> held -> applied -> going -> gone -> verified -> reported
@@ -288,6 +289,21 @@ class MoveProgress(Document):
         if self.step in HELD:
             return "hold"
         return "go" if self.is_decided else None
+
+    def end_of_hold(self, request: MoveRequest, stamps: tuple[int, int] | None, now_ms: int) -> str:
+        """Say since when the hold of this attempt is over; empty if it holds clients, or none.
+
+        That is when its newest beat is older than the lease, or its first one than the time limit.
+        ``stamps``: of both, by the target's broker, as ``now_ms``.
+        """
+        if self.step not in HELD:
+            return ""
+        first, newest = stamps or (self.times_ms.get("holding", now_ms),) * 2
+        begun_ms = self.hold_stamp_ms or first
+        end_ms = min(newest + LEASE_MS, begun_ms + round(request.wait_seconds * 1000))
+        if now_ms <= end_ms:
+            return ""
+        return f"the hold of {utc(begun_ms)} ended at {utc(end_ms)}"
 
     @property
     def had_members(self) -> bool:

@@ -57,7 +57,7 @@ from srm.domain.moves.plan import (
 )
 from srm.domain.moves.progress import HELD, MoveProgress, Observation, WaitNote
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import LEASE_MS, group_subject, subjects_of, topic_subject
+from srm.domain.moves.routing import group_subject, subjects_of, topic_subject
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition
 from srm.domain.text.amount import Reason, ago, amount, excerpt
 from srm.engine.cluster_ports import GroupDescription, Topics
@@ -564,18 +564,21 @@ class Look:
     def held_ms(self) -> int | None:
         return self.progress.times_ms.get("holding") if self.progress.step in HELD else None
 
-    @property
-    def lapse(self) -> str:
-        """Say that the hold has run out, by the clocks of its processes; empty while it lasts."""
-        held = map(self.facts.routing.merge.get, self.facts.subjects)
-        beats = [one.time_ms for one in held if one and one.move_id == self.progress.move_id]
-        age_ms, source = self.now_ms - max(beats, default=self.now_ms), self.facts.request.source
-        return f"the hold ran out, its clients continue on {source}" if age_ms > LEASE_MS else ""
+    @cached_property
+    def end(self) -> str:
+        """Say since when the hold is over; empty while it lasts."""
+        request, stamps = (
+            self.facts.request,
+            self.facts.routing.target.stamps("hold", self.progress),
+        )
+        end = self.progress.end_of_hold(request, stamps, self.now_ms)
+        return end and f"{end}, clients continue on {request.source}: hold again"
 
     @cached_property
     def status(self) -> SyncStatus:
         facts = self.facts
         blocking = (
+            *filter(None, [self.end]),
             *_routing_reasons(self),
             *self.unconfirmed,
             *self.unheld,
@@ -612,10 +615,9 @@ class Look:
             ),
             eta_seconds=eta,
             elapsed_seconds=elapsed,
-            timed_out=bool(blocking or unapplied) and elapsed > facts.request.wait_seconds,
+            timed_out=bool(self.end),
             rpo_records=sum(missing.values()),
             missing=tuple(missing),
-            notes=tuple(filter(None, [self.lapse])),
             asks=self.requests,
         )
 
@@ -650,7 +652,7 @@ def _writer_reasons(look: Look) -> Iterator[str]:
     request = look.facts.request
     for topic, offsets in sorted(look.moving.items()):
         quiet = f"{request.quiet_s(unrouted=topic in look.unrouted):g} s"
-        if topic in look.unrouted and not look.lapse:
+        if topic in look.unrouted and not look.end:
             quiet += ": a producer that follows no route may have written to it recently"
         grown = f"{amount(offsets, 'offset')} since the hold"
         yield (

@@ -25,7 +25,7 @@ from typing import Final
 from srm.config.model import differences, key_of
 from srm.domain.flow_state.replication_records import Pause
 from srm.domain.moves.plan import MovePlan, offsets_to_write
-from srm.domain.moves.progress import HELD, MoveProgress
+from srm.domain.moves.progress import HELD, MoveProgress, run_again
 from srm.domain.moves.routing import LEASE_MS, Route, group_subject, is_home, next_generation
 from srm.domain.text.amount import reasons_text, some
 from srm.engine.cluster_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S, tolerate
@@ -53,6 +53,7 @@ from srm.engine.moves.records import (
     MoveContext,
     MoveStore,
     Registers,
+    RoutingHistory,
     homes_on_source,
     record,
     sides_of,
@@ -73,27 +74,28 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
     """Hold all clients of the move: they stop, finish and leave. RTO counts from here.
 
     Both clusters are read first: blocking conditions stop the move before it affects any client.
-    Repeated, it renews the hold. A decided move stays. An unplanned one uses its target alone.
+    Repeated, it renews the hold, or begins the next attempt if that hold is over. A decided move
+    stays. An unplanned one uses its target alone.
     ConflictError: something blocks it, settings changed since the plan, or a redirector has not
     confirmed the hold, which may be released or held again.
     """
     plan, progress = MoveStore.read(context).load(move_id)
     if progress.is_decided:
         return progress
-    started = None if progress.step in HELD else _begin(context, plan)
+    started = None if _is_held(context, plan, progress) else _begin(context, plan)
     started = started and replace(started, carrier=context.process)
 
     def body(registers: Registers) -> MoveProgress:
         registers.require(*sides_of(plan.request))
         known = registers.store.progress(move_id)
-        if known.step in HELD:
+        if started is not None and known.rank == progress.rank:
+            _start(registers, plan, started, context)
+        elif known.step in HELD:
             renew(registers, plan, context.now_ms())
         elif not known.is_decided:
-            if started is None or known.rank != progress.rank:
-                raise ConflictError(
-                    f"move {move_id} was released in the meantime: {context.hold_again(move_id)}"
-                )
-            _start(registers, plan, started, context)
+            raise ConflictError(
+                f"move {move_id} was released in the meantime: {context.hold_again(move_id)}"
+            )
         return registers.store.progress(move_id)
 
     try:
@@ -117,6 +119,13 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
     return held
 
 
+def _is_held(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> bool:
+    if progress.step not in HELD:
+        return False
+    stamps = RoutingHistory.read(context.target).stamps("hold", progress)
+    return not progress.end_of_hold(plan.request, stamps, context.now_ms())
+
+
 def renew(
     registers: Registers,
     plan: MovePlan,
@@ -129,6 +138,7 @@ def renew(
 
     Always higher than the beat of an earlier process, whose lease clients may already count. A move
     that holds no client is not changed. Returns the target broker's time of the beat, if any.
+    ConflictError: the hold of a planned move is over.
     """
     known = registers.store.progress(plan.move_id)
     if known.step not in HELD:
@@ -139,10 +149,13 @@ def renew(
     beat = max((route.beat for route in holds), default=0) + 1
     # This finishes a hold that was killed between its writes to the two clusters.
     noted = [known.at("held", now_ms)] if known.step == "holding" else []
-    stamps = registers.tables("target").routing.first_stamps("hold")
-    stamp = stamps.get((plan.move_id, known.attempt))
-    if known.hold_stamp_ms is None and stamp is not None:
-        noted = [(noted or [known])[0].noting(hold_stamp_ms=stamp)]
+    stamps = registers.tables("target").routing.stamps("hold", known)
+    end = "" if plan.request.is_unplanned else known.end_of_hold(plan.request, stamps, now_ms)
+    if end:
+        again = run_again(plan.request.flow, plan.move_id)
+        raise ConflictError(f"move {plan.move_id}: {end}: hold it again ('{again}')")
+    if known.hold_stamp_ms is None and stamps is not None:
+        noted = [(noted or [known])[0].noting(hold_stamp_ms=stamps[0])]
     change = ControlChange(attempt.hold(beat, now_ms), (*noted, *([progress] if progress else [])))
     stamp_ms = registers.write("target", change)
     if "source" in sides_of(plan.request):

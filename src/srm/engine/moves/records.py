@@ -215,14 +215,15 @@ class RoutingHistory:
         """
         return merge_tables({key.decode(): route} for key, route, _ in self._routes)
 
-    def first_stamps(self, state: RouteState) -> dict[tuple[str, int], int]:
-        """Return when brokers stamped the first route of a state, by move and generation."""
-        found: dict[tuple[str, int], int] = {}
-        for _, route, row in self._routes:
-            if row.by_broker and route.state == state:
-                attempt = (route.move_id, route.generation)
-                found[attempt] = min(found.get(attempt, row.timestamp_ms), row.timestamp_ms)
-        return found
+    def stamps(self, state: RouteState, progress: MoveProgress) -> tuple[int, int] | None:
+        """Return when brokers stamped the first and the last route of a state of an attempt."""
+        ours = (state, progress.attempt, progress.move_id)
+        found = [
+            row.timestamp_ms
+            for _, route, row in self._routes
+            if row.by_broker and (route.state, route.generation, route.move_id) == ours
+        ]
+        return (min(found), max(found)) if found else None
 
     def messages(self) -> Iterator[StampedAck]:
         """Yield all acknowledgements, oldest first for each client."""

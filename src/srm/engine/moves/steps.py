@@ -119,15 +119,15 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
         return known
     with renewals(context, plan):
         seen = look(context, plan, progress)
-    if progress.step in HELD:
+    if progress.step in HELD and not seen.end:
         write_note(context, seen.note(context.now_ms(), context.process))
         remove_static_members(context, plan, seen)
         # All clients that follow the hold have finished writing.
         if not seen.unheld and topics_without_fence(context, plan):
             keep_fence(context, plan)
-        # A third of the lease has passed on any cluster, by the writers' clocks.
+        # A third of the lease has passed on any cluster.
         routes = [t[one] for t in seen.facts.routing.tables for one in plan.subjects if one in t]
-        ages = [abs(context.now_ms() - each.time_ms) for each in routes if each.state == "hold"]
+        ages = [context.now_ms() - each.time_ms for each in routes if each.state == "hold"]
         if max(ages, default=0) >= LEASE_MS / 3:
             renew_now(context, plan)
     return seen.status

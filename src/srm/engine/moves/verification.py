@@ -518,8 +518,8 @@ class Arrivals:
         self.now_ms = context.now_ms()
         tables = RoutingTables.read(context)
         self.now: InForce = InForce.of(plan, progress, tables.merge)
-        stamps = tables.target.first_stamps("go") if self._clocked else {}
-        self.gone_ms: int | None = stamps.get((plan.move_id, progress.attempt))
+        stamps = tables.target.stamps("go", progress) if self._clocked else None
+        self.gone_ms: int | None = stamps and stamps[0]
         """Time of go by that clock; None if unknown."""
         self._on_target = self._of_attempt(tables.target, plan.request.target)
         self._on_source = self._of_attempt(tables.source, plan.request.source)
