@@ -19,7 +19,8 @@ from srm.domain.text.amount import reasons_text
 from srm.engine.flows import supervision
 from srm.engine.flows.supervision import StateTopics, Watch
 from srm.engine.moves import steps
-from srm.engine.moves.records import MoveContext
+from srm.engine.moves.holding import renew_now
+from srm.engine.moves.records import MoveContext, MoveStore
 from srm.errors import SrmError
 from srm.pages.moves import progress_line, progress_summary
 from srm.spark.supervisor import LOOK_EVERY_S, Application, progress, request_end, requester
@@ -187,7 +188,11 @@ class MoveWatch:
                     opened_move(*self._where, shared=self._shared)
                 )
             with steps.offer_way_out(self._context, self._move_id):
-                return steps.wait_status(self._context, self._move_id)
+                status = steps.wait_status(self._context, self._move_id)
+                if status.ready:  # the next task starts within a whole lease
+                    plan, _ = MoveStore.read(self._context).load(self._move_id)
+                    renew_now(self._context, plan)
+                return status
 
     def close(self) -> None:
         with self._lock:

@@ -547,6 +547,7 @@ class Look:
     ``unrouted``: topics that a producer without a route has recently written to, or may have.
     ``unheld``, ``unconfirmed``: reasons by producers, and by redirectors or a fence.
     ``rested``: topics and commits on the source have been quiet for long enough.
+    ``end``: since when the hold is over; empty while it lasts.
     """
 
     facts: MoveFacts
@@ -559,20 +560,11 @@ class Look:
     unconfirmed: tuple[str, ...] = ()
     requests: tuple[str, ...] = ()
     rested: bool = False
+    end: str = ""
 
     @property
     def held_ms(self) -> int | None:
         return self.progress.times_ms.get("holding") if self.progress.step in HELD else None
-
-    @cached_property
-    def end(self) -> str:
-        """Say since when the hold is over; empty while it lasts."""
-        request, stamps = (
-            self.facts.request,
-            self.facts.routing.target.stamps("hold", self.progress),
-        )
-        end = self.progress.end_of_hold(request, stamps, self.now_ms)
-        return end and f"{end}, clients continue on {request.source}: hold again"
 
     @cached_property
     def status(self) -> SyncStatus:

@@ -28,6 +28,7 @@ from srm.errors import GateClosedError
 
 def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
     """Read the clusters, decide, and keep the state for the next look in this process."""
+    began_ms = context.now_ms()  # a long look must not miss the beats that came during it
     clusters = read_facts(context, plan.request, plan.topics, plan.group_names)
     now, clock = context.now_ms(), context.monotonic()
     if progress.step not in HELD:
@@ -78,7 +79,14 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
         ),
         requests=requests,
         rested=not (moving or readers),
+        end=_end(plan, progress, clusters, began_ms),
     )
+
+
+def _end(plan: MovePlan, progress: MoveProgress, clusters: MoveFacts, at_ms: int) -> str:
+    stamps = clusters.routing.target.stamps("hold", progress)
+    end = progress.end_of_hold(plan.request, stamps, at_ms)
+    return end and f"{end}, clients continue on {plan.request.source}: hold again"
 
 
 def patient_look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.unit.engine.moves.control.moving import (
     planned,
     run_through,
 )
+from tests.unit.engine.moves.giving_up import Disaster
 from tests.waiting import eventually
 
 from srm.config.model import Config
@@ -348,13 +350,12 @@ def test_go_does_not_decide_when_the_look_took_most_of_the_lease(world: World) -
     assert moves.go(context, "m1").step == "gone"
 
 
-@pytest.mark.parametrize("gap_ms", [46_000, 61_000])
 def test_go_decides_after_a_look_of_minutes_if_no_lease_ended_before_the_next_renewal(
-    world: World, monkeypatch: pytest.MonkeyPatch, gap_ms: int
+    world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     context = ready(world)
     monkeypatch.setattr("srm.engine.moves.holding._RENEW_S", 0.01)
-    commits, gaps = world.b.commits_of, [gap_ms, 46_000]
+    commits, gaps = world.b.commits_of, [46_000, 46_000]
 
     def commits_of(groups: Collection[str]) -> object:
         """Answer late: the second renewal after each gap was certainly sent after it."""
@@ -365,19 +366,75 @@ def test_go_decides_after_a_look_of_minutes_if_no_lease_ended_before_the_next_re
         return commits(groups)
 
     monkeypatch.setattr(world.b, "commits_of", commits_of)
-    if gap_ms < LEASE_MS:
-        assert moves.go(context, "m1").step == "gone"
-        return
+    assert moves.go(context, "m1").step == "gone"
+
+
+def test_go_does_not_decide_after_a_look_in_which_the_lease_ended(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context, commits = ready(world), world.b.commits_of
+
+    def commits_of(groups: Collection[str]) -> object:
+        world.passing(LEASE_MS + 1)
+        return commits(groups)
+
+    monkeypatch.setattr(world.b, "commits_of", commits_of)
     with pytest.raises(GateClosedError, match="only 0 s of the hold's 60 s are left"):
         moves.go(context, "m1")
     assert going_to(world, "B") == {("P", "hold")}
 
 
-def test_go_renews_a_hold_that_was_not_renewed_for_long(world: World) -> None:
-    context = ready(world)
-    world.passing(600_000)
+@pytest.mark.parametrize("late_s", [61, 600, 6 * 3600])
+@pytest.mark.parametrize("step", ["wait_status", "apply", "go"])
+def test_a_step_after_the_end_of_its_hold_changes_nothing_and_the_next_hold_has_its_own_limit(
+    world: World, step: str, late_s: int
+) -> None:
+    """Go hours later sent clients away in the morning, which had gone back at night."""
+    ready(world)
+    world.passing(late_s * 1_000)
+    writes, context = world.writes.count, world.context()
 
-    assert moves.go(context, "m1").step == "gone"
+    if step == "wait_status":
+        status = moves.wait_status(context, "m1")
+        assert status.timed_out
+        said = status.blocking[0]
+    else:
+        with pytest.raises((ConflictError, GateClosedError)) as refused:
+            getattr(moves, step)(context, "m1")
+        said = str(refused.value)
+    assert "the hold of 2023-11-14 22:13:20 UTC ended at 2023-11-14 22:14:22 UTC" in said
+    assert "hold" in said.partition("UTC ended")[2]
+    assert world.writes.count == writes + 1, "the clock alone"
+
+    moves.hold(context, "m1")
+    world.passing(59_000)
+    moves.apply(context, "m1")
+    gone = moves.go(context, "m1")
+    assert (gone.step, gone.attempt > 1) == ("gone", True)
+    assert going_to(world, "P") == going_to(world, "B") == {("B", "go")}
+
+
+def test_a_hold_ends_with_its_time_limit_however_often_it_is_renewed(world: World) -> None:
+    context = planned(world, replace(REQUEST, wait_seconds=100))
+    moves.hold(context, "m1")
+    for _ in range(4):
+        assert not moves.wait_status(context, "m1").timed_out
+        world.passing(25_000)
+    world.passing(1)
+
+    assert moves.wait_status(context, "m1").timed_out
+    with pytest.raises(ConflictError, match="ended at 2023-11-14 22:15:00 UTC: hold it again"):
+        moves.go(context, "m1")
+
+
+def test_an_unplanned_move_is_decided_without_a_lease(config: Config) -> None:
+    disaster = Disaster(busy_world(config))
+    disaster.planned()
+    disaster.through("hold")
+    disaster.world.passing(6 * 3_600_000)
+    disaster.through("apply", "go")
+
+    assert going_to(disaster.world, "B") == {("B", "go")}
 
 
 # ----- more than one move

@@ -253,14 +253,6 @@ def test_the_gate_opens_only_when_all_conditions_hold(
     assert (look.status.ready, look.status.applied) == (expected, applied)
 
 
-def test_a_wait_times_out_by_the_clock_since_the_hold():
-    closed, late = here("active"), replace(HOLD, now_ms=4_000 + 60_001)
-
-    assert not answer(closed).timed_out
-    assert replace(late, facts=closed).status.timed_out
-    assert not late.status.timed_out
-
-
 def test_the_forecast_follows_the_rate_of_copying():
     assert eta_seconds(((0, 100),), 10_000, 50) == 10
     assert eta_seconds(((0, 100),), 10_000, 100) is None
