@@ -83,7 +83,8 @@ class Deliveries:
 
     def follow(self, generation: int) -> None:
         """Begin on the cluster of another route."""
-        self.failure, self.since, self.reported = "", None, None if generation else ""
+        self.failure, self.since, self.is_missing = "", None, False
+        self.reported = None if generation else ""
 
     def add(self, now: float) -> None:
         """Take a record that was handed over."""
