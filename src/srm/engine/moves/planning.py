@@ -717,7 +717,8 @@ def loss_warnings(facts: MoveFacts, move_id: str) -> Iterator[Finding]:
         if group not in facts.groups
         if group not in away.forgotten or group_subject(group) in routes
     }
-    yield from (warning("not-moved", line) for line in deletions(flow.source, deleted))
+    lines = deletions(flow.source, deleted, may_name=True)
+    yield from (warning("not-moved", line) for line in lines)
     if unseen := [plan.group for plan in facts.plans if not facts.known_places(plan)]:
         yield warning(
             "no-checkpoint",

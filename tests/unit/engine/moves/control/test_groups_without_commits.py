@@ -76,7 +76,32 @@ def test_those_stay_that_were_deleted_on_the_source(world: World, emissions: int
     plan = moves.plan(world.context(), replace(EVERYTHING, topics=()), "m1", dry_run=True)
 
     assert plan.group_names == ("near",)
-    assert any(line.startswith("group far is not moved: deleted on P") for line in plan.warnings)
+    [line] = [line for line in plan.warnings if line.startswith("group far is not moved: deleted")]
+    assert "--group" not in line, "a planned move refuses a group that its source does not have"
+
+
+@pytest.mark.parametrize("emissions", [1, 2])
+@pytest.mark.parametrize("sign", ["client", "route"])
+def test_those_move_that_were_brought_there_after_they_were_deleted(
+    world: World, sign: str, emissions: int
+) -> None:
+    """Neither a client that starts, nor what a move has led there without a place, has commits."""
+    table = world.p.compacted_topic(internal_topics.ROUTING)
+    table.write({b"group:far": Route(1, "P", "go", "m0", 1, decided=True).value()})
+    emit(world.context().forward)
+    world.p.leave("far")
+    world.p.delete_groups(["far"])
+    if emissions > 1:
+        emit(world.context().forward)
+    world.passing(1_000)
+    ack = Ack("group:far", "c1", 1, "resumed", "P", world.clock(), kind="consumer")
+    route = Route(2, "P", "go", "m0", world.clock(), decided=True).value()
+    table.write({ack.key(): ack.value()} if sign == "client" else {b"group:far": route})
+
+    plan = moves.plan(world.context(), replace(EVERYTHING, topics=()), "m1", dry_run=True)
+
+    assert plan.group_names == ("far", "near")
+    assert not [line for line in plan.warnings if "deleted on" in line]
 
 
 @pytest.mark.parametrize("positions", [{"Payments": 90}, {}])
