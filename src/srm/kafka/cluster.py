@@ -28,8 +28,8 @@ class KafkaCluster(Clients):
     The constructor does no I/O. Each call ends within ``timeout_s`` or raises UnavailableError;
     what a broker answers with "try again" is tried again until then. Threads may share it.
 
-    ``doubt_s``: as :class:`Clients`. ``follow``: keep the compacted topics that are read in memory, seconds fresh. ``fresh``: follow
-    only what is read, each time up to its end at the call.
+    ``doubt_s``: as :class:`Clients`. ``follow``: keep the compacted topics that are read in memory,
+    seconds fresh. ``fresh``: follow only what is read, each time up to its end at the call.
     """
 
     def __init__(
