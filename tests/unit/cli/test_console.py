@@ -154,6 +154,13 @@ def test_sentences_about_srm_are_no_commands() -> None:
     assert [str(path) for path, text in texts.items() if wrong.search(text)] == []
 
 
+def test_printed_commands_have_the_flow_that_they_require() -> None:
+    """An operator of three clusters pasted 'srm return status', and got a usage error."""
+    lacks = re.compile(r"srm return (?:status|settle)(?! --flow)|srm topics apply --remove")
+    texts = {path: path.read_text("utf-8") for path in Path(srm_package.__path__[0]).rglob("*.py")}
+    assert [str(path) for path, text in texts.items() if lacks.search(text)] == []
+
+
 def test_a_flow_that_is_none_is_refused_before_anything_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -593,7 +593,7 @@ def _why_nothing_moves(facts: MoveFacts) -> Iterator[str]:
             action = f"start consumers on {target} by hand, auto.offset.reset decides where"
             yield f"{what}: nothing is known about {flow.source}; {action}"
     elif not facts.pairs:
-        yield "the flow does not copy any topic: add one with 'srm-control topics --add'"
+        yield f"{flow} does not copy any topic: srm-control topics {flow.options} --add 'TOPIC'"
     elif not facts.groups:
         read = sorted({pair.original for pair in facts.pairs})
         yield f"no group has offsets on {', '.join(read)}: name the groups to move"
