@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _CONDEMNED_S: Final = 5.0
 
 _LOOK_S: Final = 6.0
-_DOUBT: Final = 1.25
+_RECHECK: Final = 1.25
 """Time of a call of a partial look after which a cluster has to answer again, in first answers."""
 _OPENING: Final = frozenset({"compacted_topic", "control_writer"})
 """Calls of a cluster that connect to nothing yet."""
@@ -77,7 +77,7 @@ def _open(
     timeout_s: float,
     *,
     together: bool,
-    doubt_s: float = math.inf,
+    recheck_s: float = math.inf,
 ) -> dict[str, Cluster]:
     """Open clusters by alias; for a command, those without an answer in time get no further calls.
 
@@ -92,7 +92,7 @@ def _open(
     return {
         alias: away_cluster(alias, silent[alias])
         if alias in silent
-        else stack.enter_context(KafkaCluster(alias, clients, timeout_s, doubt_s=doubt_s))
+        else stack.enter_context(KafkaCluster(alias, clients, timeout_s, recheck_s=recheck_s))
         for alias, clients in ends.items()
     }
 
@@ -122,8 +122,8 @@ def open_flow(config: Config, flow: Flow, *, partial: bool = False) -> Iterator[
         ends = {alias: config.cluster_clients(alias, flow) for alias in (flow.source, flow.target)}
         timeout_s, limit = configured.admin_timeout_ms / 1000, patience.current()
         # A cluster may die in the middle of the look.
-        doubt_s = _DOUBT * limit.seconds if partial and limit is not None else math.inf
-        opened = _open(ends, stack, timeout_s, together=True, doubt_s=doubt_s)
+        recheck_s = _RECHECK * limit.seconds if partial and limit is not None else math.inf
+        opened = _open(ends, stack, timeout_s, together=True, recheck_s=recheck_s)
         source, target = opened[flow.source], opened[flow.target]
         if partial:
             merged = control_lists.merged_if_known(configured, target)

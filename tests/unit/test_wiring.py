@@ -98,7 +98,7 @@ def test_a_flow_that_restores_is_opened_as_any_other(config, monkeypatch):
 
 
 @pytest.mark.parametrize(("partial", "seconds"), [(True, 5.0), (False, 60.0)])
-def test_a_look_doubts_sooner_than_a_move_that_a_cluster_still_lives(
+def test_a_look_checks_sooner_than_a_move_whether_a_cluster_still_lives(
     config, monkeypatch, partial, seconds
 ):
     """Srm status hung for 30 s; a cluster that is slow has its whole time."""

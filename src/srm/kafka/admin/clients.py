@@ -222,8 +222,8 @@ def position_after(message: Message, where: str, principal: str = OWN_PRINCIPAL)
 class Clients:
     """Lazy admin, reader and producer of one cluster; ``timeout_s`` bounds every call.
 
-    ``doubt_s``: after so long without a result it must answer again, or the call ends: it may have
-    died. One that then answers is slow, as with thousands of groups, and is no longer doubted.
+    ``recheck_s``: after so long without a result it must answer again, or the call ends: it may
+    have died. One that then answers is slow, as with thousands of groups, and has ``timeout_s``.
     """
 
     def __init__(
@@ -231,7 +231,7 @@ class Clients:
         alias: str,
         props: ClusterClients,
         timeout_s: float = DEFAULT_TIMEOUT_S,
-        doubt_s: float = math.inf,
+        recheck_s: float = math.inf,
     ) -> None:
         self.alias = alias
         late_ms = str(round(min(_SILENCE_S, timeout_s / 2) * 1000))
@@ -239,7 +239,7 @@ class Clients:
         every = [ClientProperties({**soon, **getattr(props, kind)}) for kind in CLIENT_KINDS]
         self.props = ClusterClients(*every)
         self.timeout_s = timeout_s
-        self.silence_s = min(timeout_s, doubt_s)
+        self.silence_s = min(timeout_s, recheck_s)
         self._key = alias, props.admin.get("bootstrap.servers", "")
         self._patience = patience.current()
         self.reader_lock = threading.RLock()

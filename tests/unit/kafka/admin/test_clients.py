@@ -89,12 +89,12 @@ def test_a_look_waits_for_a_cluster_that_is_slow_and_not_for_one_that_died_durin
     monkeypatch.setattr(module, "refusals_of", lambda *_: [refusal])
     props = ClusterClients.alike({"bootstrap.servers": "P:1"})
     with patience.limit(7) as limit:
-        clients = Clients("P", props, timeout_s=30, doubt_s=0)
+        clients = Clients("P", props, timeout_s=30, recheck_s=0)
         limit.note(("P", "P:1"), None)
 
     if is_alive:
         assert [clients.call("describing", request) for _ in range(2)] == ["found"] * 2
-        assert [round(limit_s) for limit_s in given] == [1, 15, 15]  # it is doubted once
+        assert [round(limit_s) for limit_s in given] == [1, 15, 15]  # it is checked once
     else:
         with pytest.raises(GivenUpError, match="lost"):
             clients.call("describing", request)
