@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ import typer
 from rich.console import Console, Group
 from rich.text import Text
 
+import srm as srm_package
 from srm.cli import console, main
 from srm.cli.commands import PROGRAMS, Entry
 from srm.cli.console import FlowOption, JsonOption, emit, name_file, open_console, run_cli
@@ -142,6 +144,21 @@ def test_only_commands_that_read_a_file_get_one() -> None:
             ).parameters
             reads = ("config" in options and "follow" not in path) or program == "srm-control"
             assert (name_file(path) != path) == reads, path
+
+
+def test_sentences_about_srm_are_no_commands() -> None:
+    """A verb that is a command, too, got the operator's file in the middle of a question."""
+    verbs = "|".join(PROGRAMS["srm"].commands)
+    wrong = re.compile(rf"\b(?:can|could|may|does|did|must|will|should) srm (?:{verbs})\b")
+    texts = {path: path.read_text("utf-8") for path in Path(srm_package.__path__[0]).rglob("*.py")}
+    assert [str(path) for path, text in texts.items() if wrong.search(text)] == []
+
+
+def test_printed_commands_have_the_flow_that_they_require() -> None:
+    """An operator of three clusters pasted 'srm return status', and got a usage error."""
+    lacks = re.compile(r"srm return (?:status|settle)(?! --flow)|srm topics apply --remove")
+    texts = {path: path.read_text("utf-8") for path in Path(srm_package.__path__[0]).rglob("*.py")}
+    assert [str(path) for path, text in texts.items() if lacks.search(text)] == []
 
 
 def test_a_flow_that_is_none_is_refused_before_anything_runs(
