@@ -70,7 +70,9 @@ def parse_properties(text: str, path: str = "") -> tuple[Property, ...]:
             line += len(_LINE_END.findall(element.source))
             at += len(element.source)
     except javaproperties.InvalidUEscapeError as error:
-        why = f"invalid escape {error.escape}; write \\u with four hexadecimal digits"
+        is_shown = not is_secret(re.split(r"[=:\s]", text[at:].lstrip(), maxsplit=1)[0])
+        escape = f" {error.escape}" if is_shown else ""
+        why = f"invalid escape{escape}; write \\u with four hexadecimal digits"
         with own_problem():
             raise ConfigError(f"{path} line {line}: {why}".lstrip()) from None
         left = "\n" * (line - 1) + text[at:].replace(error.escape, "?", 1)
@@ -112,6 +114,8 @@ _FREE_TEXTS: Final = ("failover.command", "failover.notifier.arguments", "failov
 _SHELL: Final = re.compile(r"\$\{?[A-Za-z_]\w*\}?")
 _SHELL_WITHIN: Final = re.compile(r"""(?:^|[\s,:/="'])\$(?:\{\w+\}|[A-Z_][A-Z0-9_]+\b)""")
 _COMMENT: Final = re.compile(r"\s#[\s\w]")
+_QUOTED: Final = re.compile(r"""=("(?:\\.|[^"\\])*"|'[^']*')""")
+"""Values of a login module."""
 _BLANKS: Final = re.compile(r"\s#\s")
 
 
@@ -124,13 +128,12 @@ def literal_warnings(lines: Iterable[Property], path: str) -> Iterator[str]:
     written = {line.key: line.value for line in lines}
     providers = {*split_patterns(written.get(PROVIDERS_KEY, ""))}
     for line in lines:
-        if line.dropped:
+        if line.dropped and not line.is_unresolved:
             signs = ", ".join(f"\\{sign}" for sign in line.dropped)
-            read = "" if is_secret(line.key) else f" and reads {line.value}"
-            yield (
-                f"{line.at(path)}: {line.key}: Java drops the backslash of {signs}{read}; to keep "
-                f"it write \\\\{line.dropped[0]}"
-            )
+            what = f"the backslash of {signs} and reads {line.value}; to keep it write"
+            what = "each single backslash; to keep one write" if is_secret(line.key) else what
+            sign = "" if is_secret(line.key) else line.dropped[0]
+            yield f"{line.at(path)}: {line.key}: Java drops {what} \\\\{sign}"
         if line.key.endswith(_FREE_TEXTS) or line.key.startswith(SPARK_PREFIX):
             continue
         found = _REFERENCE.search(line.value)
@@ -138,7 +141,7 @@ def literal_warnings(lines: Iterable[Property], path: str) -> Iterator[str]:
             why = f"${{{found[1]}:...}} is not replaced; {_declaration(found[1], written)}"
         elif _is_of_shell(line):
             why = f"a shell's variables are not replaced; use ${{env:NAME}}, {PROVIDERS_KEY} = env"
-        elif (_BLANKS if is_secret(line.key) else _COMMENT).search(line.value):
+        elif _has_comment(line):
             why = "# and what follows belong to the value; write a comment on a line of its own"
         else:
             continue
@@ -152,6 +155,11 @@ def _declaration(name: str, written: Mapping[str, str]) -> str:
         return f"add {PROVIDERS_KEY} = {named}"
     known = ", ".join(one for one in _PROVIDERS if one != "airflow")
     return f"srm has no provider of this name; use one of {known}, and {PROVIDERS_KEY} = NAME"
+
+
+def _has_comment(line: Property) -> bool:
+    found = _BLANKS if is_secret(line.key) else _COMMENT
+    return found.search(_QUOTED.sub("", line.value)) is not None
 
 
 def _is_of_shell(line: Property) -> bool:
