@@ -117,6 +117,22 @@ def test_options_alone_make_a_file_that_has_no_secret_in_clear(
     assert {*config.flows} == {Flow("P", "B"), Flow("B", "P")}
 
 
+def test_the_next_commands_name_a_new_file_that_they_do_not_find(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SRM_CONFIG", raising=False)
+    servers = ["--bootstrap-servers", "P=p:9092", "--bootstrap-servers", "B=b:9092"]
+
+    found = run("init", "--yes", *servers).stdout
+    other = run("init", "--yes", *servers, "-o", "my srm.properties").stdout
+
+    assert found == "srm.properties: written; next: srm config check, then srm doctor\n"
+    file = "--config 'my srm.properties'"
+    next_ones = f"srm config check {file}, then srm doctor {file}"
+    assert other == f"my srm.properties: written; next: {next_ones}\n"
+
+
 def test_questions_need_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "srm.properties"
     refused = run("init", "--output", str(path))
