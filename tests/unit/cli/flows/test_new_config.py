@@ -463,14 +463,26 @@ def test_an_import_of_a_connector_names_its_file_without_a_line(tmp_path: Path) 
     assert str(refused.exception).startswith(f"{source}: P->B.tasks.max: 'many'")
 
 
-def test_an_address_that_is_a_reference_stays_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("key", "value", "line"),
+    [
+        ("source.cluster.bootstrap.servers", "${file:/x:y}", "P.bootstrap.servers = "),
+        ("source.cluster.bootstrap.servers", "${env:P}:9092,p2:9092", "P.bootstrap.servers = "),
+        ("topics", "${file:/x:y}", "P->B.topics = "),
+        ("topics", "orders, ${env:TOPICS}", "P->B.topics = "),
+        ("tasks.max", "${env:TASKS}", "P->B.tasks.max = "),
+        ("source.cluster.security.protocol", "${env:PROTOCOL}", "P.security.protocol = "),
+    ],
+)
+def test_a_value_that_is_a_reference_stays_one(
+    tmp_path: Path, key: str, value: str, line: str
+) -> None:
     source = tmp_path / "one.json"
-    address = {"source.cluster.bootstrap.servers": "${file:/x:y}"}
-    source.write_text(json.dumps({**SOURCE["config"], **address}))
+    source.write_text(json.dumps({**SOURCE["config"], key: value}))
 
     shown = run("config", "import", str(source)).stdout
 
-    assert "P.bootstrap.servers = ${file:/x:y}" in shown
+    assert f"{line}{value}" in shown
     assert "config.providers = " in shown
 
 
