@@ -41,6 +41,7 @@ class Property:
 
     ``is_unresolved``: the value is not the one that is meant, as part of it has no value.
     ``dropped``: characters whose backslash Java drops.
+    ``replaced``: the value in the file, where another has taken its place.
     """
 
     key: str
@@ -48,6 +49,7 @@ class Property:
     line: int = 0
     is_unresolved: bool = False
     dropped: tuple[str, ...] = field(default=(), compare=False)
+    replaced: str = field(default="", compare=False)
 
     def __repr__(self) -> str:
         return f"Property({self.key!r}, {shown(self.key, self.value)!r}, {self.line})"
@@ -127,7 +129,13 @@ def literal_warnings(lines: Iterable[Property], path: str) -> Iterator[str]:
     lines = tuple(lines)
     written = {line.key: line.value for line in lines}
     providers = {*split_patterns(written.get(PROVIDERS_KEY, ""))}
-    for line in lines:
+
+    def literal(line: Property) -> Property:
+        value = line.replaced or line.value
+        rest = _REFERENCE.sub(lambda found: "" if found[1] in providers else found[0], value)
+        return replace(line, value=rest)
+
+    for line in map(literal, lines):
         if line.dropped and not line.is_unresolved:
             signs = ", ".join(f"\\{sign}" for sign in line.dropped)
             what = f"the backslash of {signs} and reads {line.value}; to keep it write"
@@ -137,7 +145,7 @@ def literal_warnings(lines: Iterable[Property], path: str) -> Iterator[str]:
         if line.key.endswith(_FREE_TEXTS) or line.key.startswith(SPARK_PREFIX):
             continue
         found = _REFERENCE.search(line.value)
-        if found and found[1] not in providers:
+        if found:
             why = f"${{{found[1]}:...}} is not replaced; {_declaration(found[1], written)}"
         elif _is_of_shell(line):
             why = f"a shell's variables are not replaced; use ${{env:NAME}}, {PROVIDERS_KEY} = env"
@@ -232,7 +240,7 @@ def _connection_lines(line: Property, path: str, read: Connections) -> Iterable[
     with at_place(line.at(path), line.key):
         found = read(line.value)
     return [
-        replace(line, key=prefix + name, value=value)
+        replace(line, key=prefix + name, value=value, replaced=line.value)
         for name, value in found.items()
         if name.startswith(_LOGIN)
     ]
@@ -248,7 +256,9 @@ def _with_value(line: Property, path: str, providers: Mapping[str, _Provider]) -
         with at_place(line.at(path), line.key):
             return provider(match[2] or "", match[3])
 
-    return replace(line, value=_REFERENCE.sub(value, line.value)) if providers else line
+    if not (providers and _REFERENCE.search(line.value)):
+        return line
+    return replace(line, value=_REFERENCE.sub(value, line.value), replaced=line.value)
 
 
 def _declare(lines: tuple[Property, ...], path: str, read: Connections) -> dict[str, _Provider]:

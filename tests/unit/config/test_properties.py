@@ -11,6 +11,7 @@ from srm.config.properties import (
     literal_warnings,
     parse_properties,
     read_properties,
+    resolve_references,
     with_overrides,
 )
 from srm.config.values import collect_problems
@@ -152,3 +153,30 @@ def test_an_invalid_escape_is_one_problem_and_shows_nothing_of_a_secret(
         f"srm.properties line 1: invalid escape{escape}; write \\u with four hexadecimal digits"
     ]
     assert [*literal_warnings(lines, "srm.properties")] == []
+
+
+@pytest.mark.parametrize("secret", ["$PW", "${vault:a:b}", "a # b", "${PW}"])
+def test_a_value_that_is_kept_elsewhere_may_have_any_sign(
+    monkeypatch: pytest.MonkeyPatch, secret: str
+) -> None:
+    monkeypatch.setenv("SECRET", secret)
+    text = "config.providers = env\nP.sasl.password = ${env:SECRET}\nP.airflow.connection = p"
+
+    lines = resolve_references(
+        parse_properties(text), "srm.properties", lambda _: {"sasl.username": secret}
+    )
+
+    assert [line.value for line in lines[1:]] == [secret, secret]
+    assert [*literal_warnings(lines, "srm.properties")] == []
+
+
+def test_of_two_references_the_one_without_its_provider_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NAME", "srm")
+    text = 'config.providers = env\nP.sasl.jaas.config = X a="${env:NAME}" b="${file:/x:y}";'
+
+    lines = resolve_references(parse_properties(text), "srm.properties")
+
+    (found,) = literal_warnings(lines, "srm.properties")
+    assert "${file:...} is not replaced; add config.providers = env, file" in found
