@@ -300,7 +300,9 @@ def _is_of_unresolved(file: SettingsFile, error: str) -> bool:
         # Errors of a store name its location instead.
         stem = "password" if name.endswith("password") else name
         places = (f"cluster {scope}", f"{scope}.") if setting.level is Level.ALIAS else ("",)
-        if setting.written.is_unresolved and stem in error and any(p in error for p in places):
+        # Not of a longer name: topics.exclude is not topics.
+        named = setting.written.is_unresolved and re.search(rf"{re.escape(stem)}(?![.-]?\w)", error)
+        if named and any(place in error for place in places):
             return True
     return False
 
