@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import platform
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import (
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 _CONDEMNED_S: Final = 5.0
 
 _LOOK_S: Final = 6.0
-_PARTIAL: Final = 2.5
-"""Time limit of each call of a partial look, in first answers."""
+_RECHECK: Final = 1.25
+"""Time of a call of a partial look after which a cluster has to answer again, in first answers."""
 _OPENING: Final = frozenset({"compacted_topic", "control_writer"})
 """Calls of a cluster that connect to nothing yet."""
 _FLUSH_S: Final = 20.0
@@ -71,7 +72,12 @@ def open_clusters(
 
 
 def _open(
-    ends: Mapping[str, ClusterClients], stack: ExitStack, timeout_s: float, *, together: bool
+    ends: Mapping[str, ClusterClients],
+    stack: ExitStack,
+    timeout_s: float,
+    *,
+    together: bool,
+    recheck_s: float = math.inf,
 ) -> dict[str, Cluster]:
     """Open clusters by alias; for a command, those without an answer in time get no further calls.
 
@@ -86,7 +92,7 @@ def _open(
     return {
         alias: away_cluster(alias, silent[alias])
         if alias in silent
-        else stack.enter_context(KafkaCluster(alias, clients, timeout_s))
+        else stack.enter_context(KafkaCluster(alias, clients, timeout_s, recheck_s=recheck_s))
         for alias, clients in ends.items()
     }
 
@@ -115,9 +121,9 @@ def open_flow(config: Config, flow: Flow, *, partial: bool = False) -> Iterator[
     with ExitStack() as stack:
         ends = {alias: config.cluster_clients(alias, flow) for alias in (flow.source, flow.target)}
         timeout_s, limit = configured.admin_timeout_ms / 1000, patience.current()
-        if partial and limit is not None:  # a cluster may die in the middle of the look
-            timeout_s = min(timeout_s, _PARTIAL * limit.seconds)
-        opened = _open(ends, stack, timeout_s, together=True)
+        # A cluster may die in the middle of the look.
+        recheck_s = _RECHECK * limit.seconds if partial and limit is not None else math.inf
+        opened = _open(ends, stack, timeout_s, together=True, recheck_s=recheck_s)
         source, target = opened[flow.source], opened[flow.target]
         if partial:
             merged = control_lists.merged_if_known(configured, target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -121,6 +122,25 @@ def test_a_hold_that_lasts_too_long_is_an_error_and_the_record_is_not_handed_ove
     assert values_on(site, site.p).total() == 0
 
 
+def test_a_record_for_a_partition_that_its_topic_does_not_have_fails_at_once(
+    site: Site, watcher: RoutingWatcher
+) -> None:
+    cluster, name = site.clusters[site.p], f"One{site.unique}"
+    cluster.create_topics([TopicSpec(name, 1, 1, {})])
+    failed: list[object] = []
+    with FailoverProducer({}, watcher=watcher) as producer:
+        began = time.monotonic()
+        producer.produce(name, b"0", partition=9, on_delivery=lambda error, _: failed.append(error))
+        producer.flush()
+        with pytest.raises(KafkaException, match="_UNKNOWN_PARTITION"):
+            producer.produce(name, b"1", partition=9)
+        producer.produce(name, b"2", partition=0)
+
+    assert time.monotonic() - began < DEADLINE_S / 2
+    assert "_UNKNOWN_PARTITION" in str(failed)
+    assert [record.value for _, record in read_log(site.servers[site.p], name, 0)] == [b"2"]
+
+
 def test_a_failed_record_without_a_callback_is_raised_by_flush(
     site: Site, watcher: RoutingWatcher
 ) -> None:
@@ -131,11 +151,13 @@ def test_a_failed_record_without_a_callback_is_raised_by_flush(
             producer.flush(DEADLINE_S)
 
 
+@pytest.mark.parametrize("partition", [-1, 0])
 def test_records_of_a_deleted_topic_wait_until_it_exists_again(
-    site: Site, watcher: RoutingWatcher
+    site: Site, watcher: RoutingWatcher, partition: int
 ) -> None:
     """Without a retry they fail at once: librdkafka waits only for a topic that is new to it."""
-    spec, cluster = TopicSpec(f"Deleted{site.unique}", 1, 1, {}), site.clusters[site.p]
+    cluster, name = site.clusters[site.p], f"Deleted{site.unique}{partition + 1}"
+    spec = TopicSpec(name, 1, 1, {})
     admin = AdminClient({"bootstrap.servers": site.servers[site.p]})
     cluster.create_topics([spec])
     failed: list[object] = []
@@ -145,7 +167,7 @@ def test_records_of_a_deleted_topic_wait_until_it_exists_again(
         def write() -> None:
             for number in range(9):
                 on_delivery = lambda error, _: failed.append(error)  # noqa: E731 -- one line
-                producer.produce(spec.name, f"{number}", on_delivery=on_delivery)
+                producer.produce(name, f"{number}", partition=partition, on_delivery=on_delivery)
 
         producer.produce(spec.name, b"old")
         producer.flush()

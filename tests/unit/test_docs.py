@@ -14,6 +14,7 @@ import pytest
 import typer
 
 from srm.cli.main import app, control
+from srm.config.properties import literal_warnings, parse_properties
 from srm.engine.moves.planning import HALTED
 
 ROOT = Path(__file__).parents[2]
@@ -107,6 +108,16 @@ def commands(page: Path) -> Iterator[tuple[str, list[str]]]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_commands_on_a_page_exist_with_their_options(page: Path) -> None:
     assert [line for line, words in commands(page) if is_wrong(words)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_each_value_of_a_properties_file_on_a_page_is_used_as_it_is_meant(page: Path) -> None:
+    blocks = re.findall(
+        r"^```properties\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE
+    )
+
+    found = [literal_warnings(parse_properties(block), page.name) for block in blocks]
+    assert [warning for warnings in found for warning in warnings] == []
 
 
 def is_wrong(words: list[str], *, is_run: bool = True) -> bool:

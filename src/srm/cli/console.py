@@ -230,7 +230,7 @@ def _naming(console: Console) -> Console:
     if file := _file():
         from srm.pages.tables import Insertion
 
-        console.push_render_hook(Insertion(_commands(), file))
+        console.push_render_hook(Insertion(_commands(_starts()), file))
     return console
 
 
@@ -239,10 +239,17 @@ _WITHOUT_FILE: Final = (
     *("srm config import", "srm follow", "srm schema", "srm completion", "srm-service password"),
 )
 """Commands that read no properties file."""
+DOCUMENTS: Final = (".json", ".yaml", ".yml")
+"""Ends of files of Kafka Connect or Strimzi, which only imports and exports read."""
+
+
+def _starts() -> tuple[str, ...]:
+    """Return how the commands begin that read the operator's file."""
+    return ("srm import", "srm export") if named_file[0].suffix in DOCUMENTS else ("srm",)
 
 
 @cache
-def _commands() -> re.Pattern[str]:
+def _commands(starts: tuple[str, ...]) -> re.Pattern[str]:
     from srm.cli.commands import PROGRAMS
 
     def paths(name: str, entry: Entry) -> Iterator[str]:
@@ -252,8 +259,9 @@ def _commands() -> re.Pattern[str]:
             yield name
 
     known = (path for name, entry in PROGRAMS.items() for path in paths(name, entry))
-    words = "|".join(re.escape(path) for path in known if path not in _WITHOUT_FILE)
-    return re.compile(rf"(?<![\w./-])(?:{words})(?![\w-]| --config )")
+    reading = (one for one in known if one.startswith(starts) and one not in _WITHOUT_FILE)
+    words = "|".join(map(re.escape, reading))
+    return re.compile(rf"(?<![\w./-])(?:{words})(?![\w-]|\s+--config\s)")
 
 
 def _file() -> str:
@@ -268,7 +276,7 @@ def _file() -> str:
 def name_file(text: str) -> str:
     """Let the commands in a text name the operator's properties file, if they have to."""
     file = _file()
-    return _commands().sub(lambda found: found[0] + file, text) if file else text
+    return _commands(_starts()).sub(lambda found: found[0] + file, text) if file else text
 
 
 def run_cli(app: typer.Typer) -> NoReturn:
@@ -427,7 +435,7 @@ def _watch_live(look: Callable[[], Looked], seconds: float, console: Console) ->
                 shown = _drawn(found, console)
             took_s = time.monotonic() - began
             foot = f"{_clock()}, took {took_s:.1f} s; every {seconds:g} s until Ctrl-C"
-            parts = [shown, Text(error, style="red")] if error else [shown]
+            parts = [shown, Text(name_file(error), style="red")] if error else [shown]
             live.update(Group(*parts, Text(foot, style="dim")), refresh=True)
 
 

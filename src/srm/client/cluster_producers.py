@@ -64,6 +64,7 @@ class Deliveries:
     ``calls``: calls in progress, which may wait for the end of a hold.
     ``in_flight``: records that the cluster's producer has; ``failure``: error of the last failure.
     ``again``: heap of records that the producer returned, as the cluster does not have the topic.
+    ``is_missing``: so it was for the last record; those in flight are returned, too.
     ``since``: since then records wait or failed, and none was acknowledged; None without such.
     ``queried``: last query for the reason.
     ``reported``: reason that was announced, empty if the topic is written; None before the first
@@ -74,6 +75,7 @@ class Deliveries:
     calls: int = 0
     in_flight: int = 0
     again: list[Record] = field(default_factory=list)
+    is_missing: bool = False
     failure: str = ""
     since: float | None = None
     queried: float = 0.0
@@ -81,11 +83,12 @@ class Deliveries:
 
     def follow(self, generation: int) -> None:
         """Begin on the cluster of another route."""
-        self.failure, self.since, self.reported = "", None, None if generation else ""
+        self.failure, self.since, self.is_missing = "", None, False
+        self.reported = None if generation else ""
 
     def add(self, now: float) -> None:
         """Take a record that was handed over."""
-        self.in_flight += 1
+        self.in_flight, self.is_missing = self.in_flight + 1, False
         self.since = now if self.since is None else self.since
 
     def acknowledge(self, now: float) -> None:
@@ -106,9 +109,23 @@ class Deliveries:
         if not (self.pending or self.failure):
             self.since = None
 
+    def retract(self, failure: str) -> bool:
+        """Take back a failure after which nothing failed; return whether it was announced."""
+        if not failure or failure != self.failure:
+            return False
+        was_announced = bool(self.reported)
+        self.failure, self.since = "", self.since if self.pending else None
+        self.reported = None if was_announced else self.reported
+        return was_announced
+
     def _end(self, now: float) -> None:
         self.in_flight -= 1
         self.ended = now
+
+    @property
+    def is_returning(self) -> bool:
+        """True while the producer may still return records that come before any other."""
+        return self.is_missing and self.in_flight > 0
 
     @property
     def pending(self) -> int:

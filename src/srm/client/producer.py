@@ -143,6 +143,7 @@ class FailoverProducer:
         self._deliveries = {topic: Deliveries(self._began) for topic in topics}
         self._reserved = False
         self._failure: KafkaException | None = None
+        self._refusal = ""
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
 
@@ -216,8 +217,11 @@ class FailoverProducer:
 
         Returns the number accepted; the others have the reason under ``_error``.
         """
-        taken = 0
+        taken, held = 0, None
         for message in messages:
+            if held is not None:  # the whole batch waits once
+                message["_error"] = held
+                continue
             own = message.get("callback") or message.get("on_delivery") or on_delivery or callback
             record = {
                 k: v for k, v in message.items() if k in {"value", "key", "timestamp", "headers"}
@@ -231,6 +235,7 @@ class FailoverProducer:
             except BufferError as error:
                 full = KafkaError._QUEUE_FULL  # noqa: SLF001 -- librdkafka's local codes are named so
                 message["_error"] = KafkaError(full, str(error))
+                held = message["_error"] if isinstance(error, HeldError) else None
             else:
                 taken += 1
         return taken
@@ -353,36 +358,50 @@ class FailoverProducer:
 
     @contextmanager
     def _counted_refusal(self) -> Iterator[None]:
-        """Count a refused producer id: the producer cannot write any of its topics."""
+        """Count a refused producer id, until it is given: none of its topics can be written."""
         try:
             yield
         except KafkaException as error:
             if error.args[0].code() != KafkaError._STATE:  # noqa: SLF001 -- librdkafka's local codes are named so
                 with self._changed:
+                    self._refusal = error.args[0].str()
                     for topic in self._followed:
-                        self._deliveries[topic].refuse(time.monotonic(), error.args[0].str())
+                        self._deliveries[topic].refuse(time.monotonic(), self._refusal)
             raise
+        with self._changed:
+            for topic, route in self._followed.items():
+                if self._deliveries[topic].retract(self._refusal):
+                    self._announcer.reach(topic_subject(topic), route, "resumed")
+            self._refusal = ""
 
     # ----- handing over, under the lock
 
     def _try(self, record: Record) -> bool:
         """Hand over a record if the topic's route is followed, its state is go and it exists."""
-        cluster = self._target(record.topic)
-        if cluster is None or self._deliveries[record.topic].again:
+        cluster, own = self._target(record.topic), self._deliveries[record.topic]
+        if cluster is None or own.again or own.is_returning:
             return False
         return self._hand_over(record, cluster)
 
     def _hand_over(self, record: Record, cluster: str) -> bool:
-        """Hand over a record; return False if its cluster does not have the topic (yet)."""
+        """Hand over a record; return False if its cluster does not have the topic (yet).
+
+        A transaction fails with its first record, and a partition that the topic does not have is
+        an error of the record.
+        """
         topic, own = record.topic, self._deliveries[record.topic]
         record.cluster, delivered = cluster, partial(self._report_delivery, record)
         try:
             with named_errors(_writing(topic, cluster), self._needs(topic)):
                 self._producers.hand_over(cluster, topic, **record.fields, on_delivery=delivered)
         except KafkaException as error:
+            code = error.args[0].code()
             own.refuse(time.monotonic(), error.args[0].str())
-            if error.args[0].code() not in UNKNOWN_TOPIC_CODES:
+            is_its_own = code == KafkaError._UNKNOWN_PARTITION and record.fields["partition"] >= 0  # noqa: SLF001 -- librdkafka's local codes are named so
+            waits = code in UNKNOWN_TOPIC_CODES and self._transactional_id is None
+            if is_its_own or not waits:
                 raise
+            own.is_missing = True
             return False
         own.add(time.monotonic())
         return True
@@ -397,7 +416,7 @@ class FailoverProducer:
                 try:
                     if is_late or self.cluster(topic) != record.cluster:
                         self._give_back(record, record.error)
-                    elif not self._hand_over(record, record.cluster):
+                    elif own.is_returning or not self._hand_over(record, record.cluster):
                         return
                 except KafkaException as refusal:
                     self._give_back(record, refusal.args[0])
@@ -432,7 +451,9 @@ class FailoverProducer:
             record.error, record.message = error, message
             missing = failure and error.code() in UNKNOWN_TOPIC_CODES
             if missing and self._transactional_id is None:
-                heappush(self._deliveries[record.topic].again, record)
+                own = self._deliveries[record.topic]
+                own.is_missing = True
+                heappush(own.again, record)
             else:
                 self._give_back(record, error)
             self._changed.notify_all()

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
-from itertools import product
+from itertools import permutations, product
 from typing import Final, Literal, cast, get_args
 
 from srm.config import keys
@@ -402,28 +402,38 @@ def _list_warning(value: str) -> str:
     return ""
 
 
-def idle_logins(settings: Collection[Setting], clusters: Iterable[str], path: str) -> Iterator[str]:
+def idle_logins(settings: Collection[Setting], clusters: Sequence[str], path: str) -> Iterator[str]:
     """Yield a line for the settings of a login, or of TLS, that the protocol of no client uses."""
     idle, used = dict[tuple[str, str], dict[str, int]](), set[str]()
-    for alias, kind in product(clusters, get_args(ClientKind)):
-        found = resolve_client(alias, kind, settings)
+    scopes = {s.scope for s in settings if s.is_client}
+    flows = [
+        None,
+        *(Flow(*pair) for pair in permutations(clusters, 2) if "->".join(pair) in scopes),
+    ]
+    # Of a connection of Airflow that this process cannot read the protocol is unknown.
+    unread = {s.scope for s in settings if s.written.is_unresolved and s.name == _ADDRESS}
+    for alias, kind, flow in product(clusters, get_args(ClientKind), flows):
+        found = resolve_client(alias, kind, settings, flow)
         named = found.pop("security.protocol", None)
         protocol = ((named and named.value) or "PLAINTEXT").upper()
+        is_unknown = "${" in protocol or bool(unread & {"", alias})
         for name, resolved in found.items():
             part = next((part for start, part in _NEEDED.items() if name.startswith(start)), "")
             at = resolved.trace[-1]
-            if part in protocol:
+            if part in protocol or is_unknown:
                 used.add(at.key)
             elif at.value:
                 idle.setdefault((alias, part), {})[at.key] = at.line
     for (alias, part), lines in idle.items():
         if left := {key: line for key, line in lines.items() if key not in used}:
             yield (
-                f"{path} line {min(left.values())}: {', '.join(left)}: no effect without {part} in "
-                f"security.protocol; set {alias}.security.protocol = {_EXAMPLES[part]}"
+                f"{Property('', '', min(left.values())).at(path)}: {', '.join(left)}: no effect "
+                f"without {part} in security.protocol; set {alias}.security.protocol = "
+                f"{_EXAMPLES[part]}"
             )
 
 
+_ADDRESS: Final = "bootstrap.servers"
 _EXAMPLES: Final = {"SASL": "SASL_SSL", "SSL": "SSL, or SASL_SSL"}
 _NEEDED: Final = {
     **dict.fromkeys(("sasl.mechanism", "sasl.jaas", "sasl.username", "sasl.password"), "SASL"),

@@ -277,12 +277,20 @@ def _is_readable(file: SettingsFile, resolved: Resolved, folder: Path = Path()) 
     """Return whether the file that a setting names can be read, and collect why not."""
     if not resolved.name.endswith(".location") or not resolved.value:
         return True
-    if names_several(resolved.value) or Path(resolved.value).is_dir():
+    location = _in_home(resolved)
+    if names_several(location) or (folder / location).is_dir():
         return True
     with values.own_problem(), file.at(resolved):
-        read_file(str(folder / user_path(resolved.value)))
+        read_file(str(folder / location))
         return True
     return False
+
+
+def _in_home(resolved: Resolved) -> str:
+    """Return a value, in a path with the home that ``~`` is."""
+    value = resolved.value or ""
+    is_path = resolved.name.endswith(".location") and value.startswith("~")
+    return str(user_path(value)) if is_path else value
 
 
 def _is_of_unresolved(file: SettingsFile, error: str) -> bool:
@@ -292,7 +300,9 @@ def _is_of_unresolved(file: SettingsFile, error: str) -> bool:
         # Errors of a store name its location instead.
         stem = "password" if name.endswith("password") else name
         places = (f"cluster {scope}", f"{scope}.") if setting.level is Level.ALIAS else ("",)
-        if setting.written.is_unresolved and stem in error and any(p in error for p in places):
+        # Not of a longer name: topics.exclude is not topics.
+        named = setting.written.is_unresolved and re.search(rf"{re.escape(stem)}(?![.-]?\w)", error)
+        if named and any(place in error for place in places):
             return True
     return False
 
@@ -610,14 +620,14 @@ def _client(
     without: Collection[str] = (),
 ) -> dict[str, str]:
     given = {
-        name: resolved.value
+        name: _in_home(resolved)
         for name, resolved in resolve_client(alias, kind, file.settings, flow).items()
         if keys.CLIENT_KEYS[name].librdkafka is not None and resolved.value is not None
         if name not in without
         if stores
         or not (
             name.startswith(_STORES)
-            or (name.endswith(".ca.location") and names_several(resolved.value))
+            or (name.endswith(".ca.location") and names_several(_in_home(resolved)))
         )
     }
     with values.at_place(file.path, f"cluster {alias}"):

@@ -418,7 +418,8 @@ def plain_settings(config: FlowConfig) -> dict[str, Any]:
         for name, value in asdict(config).items()
         if name != "flow"
     }
-    found["policy"] = f"{type(config.policy).__name__} {config.policy.separator}"
+    for name, policy in (("policy", config.policy), ("back", config.back)):
+        found[name] = policy and f"{type(policy).__name__} {policy.separator}"
     found["redirect"] = {
         name: plain_value(value)
         for name, value in found["redirect"].items()
@@ -445,7 +446,9 @@ def key_of(field: str) -> str:
 
 
 def plain_value(value: object) -> object:
-    """Return a setting as a JSON value: seconds, and a class by its name."""
+    """Return a setting as a JSON value, alike in all processes: a class is its name."""
     if isinstance(value, type):
         return f"{value.__module__}:{value.__qualname__}"
+    if isinstance(value, frozenset):
+        return sorted(value)
     return value.total_seconds() if isinstance(value, timedelta) else value

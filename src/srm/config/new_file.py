@@ -33,7 +33,6 @@ from srm.files import is_file, write_atomically
 
 _REFERENCE: Final = re.compile(r"\$\{(\w+):")
 _KEPT: Final = re.compile(r"\$\{(file|directory|env|airflow):")
-_PARSED: Final = ("sasl.jaas.config", "bootstrap.servers")
 _SASL: Final = ("SASL_PLAINTEXT", "SASL_SSL")
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", *_SASL)
 _MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -69,12 +68,11 @@ def render(sections: Iterable[Section], path: str) -> str:
         comment = "Secrets are kept elsewhere; set them before the first use."
         found.insert(1, Section(comment, [(PROVIDERS_KEY, ", ".join(providers))]))
     text = "\n".join(one.text() for one in found)
-    # Logins and addresses are parsed, so only resolved values can be checked; stores likewise.
+    # Only resolved values can be checked; stores likewise. Each cluster needs an address.
     known = (
-        replace(line, value=f"{line.key}:1") if is_reference else line
+        replace(line, value=f"{line.key}:1") if _REFERENCE.search(line.value) else line
         for line in parse_translated(text)
-        for is_reference in [_REFERENCE.match(line.value) and line.key.endswith(_PARSED)]
-        if not (is_reference and line.key.endswith("sasl.jaas.config"))
+        if line.key.endswith("bootstrap.servers") or not _REFERENCE.search(line.value)
     )
     with collect_problems() as problems:
         try_values(understand(known, path))

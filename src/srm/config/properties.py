@@ -41,6 +41,7 @@ class Property:
 
     ``is_unresolved``: the value is not the one that is meant, as part of it has no value.
     ``dropped``: characters whose backslash Java drops.
+    ``replaced``: the value in the file, where another has taken its place.
     """
 
     key: str
@@ -48,6 +49,7 @@ class Property:
     line: int = 0
     is_unresolved: bool = False
     dropped: tuple[str, ...] = field(default=(), compare=False)
+    replaced: str = field(default="", compare=False)
 
     def __repr__(self) -> str:
         return f"Property({self.key!r}, {shown(self.key, self.value)!r}, {self.line})"
@@ -70,7 +72,9 @@ def parse_properties(text: str, path: str = "") -> tuple[Property, ...]:
             line += len(_LINE_END.findall(element.source))
             at += len(element.source)
     except javaproperties.InvalidUEscapeError as error:
-        why = f"invalid escape {error.escape}; write \\u with four hexadecimal digits"
+        is_shown = not is_secret(re.split(r"[=:\s]", text[at:].lstrip(), maxsplit=1)[0])
+        escape = f" {error.escape}" if is_shown else ""
+        why = f"invalid escape{escape}; write \\u with four hexadecimal digits"
         with own_problem():
             raise ConfigError(f"{path} line {line}: {why}".lstrip()) from None
         left = "\n" * (line - 1) + text[at:].replace(error.escape, "?", 1)
@@ -112,6 +116,8 @@ _FREE_TEXTS: Final = ("failover.command", "failover.notifier.arguments", "failov
 _SHELL: Final = re.compile(r"\$\{?[A-Za-z_]\w*\}?")
 _SHELL_WITHIN: Final = re.compile(r"""(?:^|[\s,:/="'])\$(?:\{\w+\}|[A-Z_][A-Z0-9_]+\b)""")
 _COMMENT: Final = re.compile(r"\s#[\s\w]")
+_QUOTED: Final = re.compile(r"""=("(?:\\.|[^"\\])*"|'[^']*')""")
+"""Values of a login module."""
 _BLANKS: Final = re.compile(r"\s#\s")
 
 
@@ -123,22 +129,27 @@ def literal_warnings(lines: Iterable[Property], path: str) -> Iterator[str]:
     lines = tuple(lines)
     written = {line.key: line.value for line in lines}
     providers = {*split_patterns(written.get(PROVIDERS_KEY, ""))}
-    for line in lines:
-        if line.dropped:
+
+    def literal(line: Property) -> Property:
+        value = line.replaced or line.value
+        rest = _REFERENCE.sub(lambda found: "" if found[1] in providers else found[0], value)
+        return replace(line, value=rest)
+
+    for line in map(literal, lines):
+        if line.dropped and not line.is_unresolved:
             signs = ", ".join(f"\\{sign}" for sign in line.dropped)
-            read = "" if is_secret(line.key) else f" and reads {line.value}"
-            yield (
-                f"{line.at(path)}: {line.key}: Java drops the backslash of {signs}{read}; to keep "
-                f"it write \\\\{line.dropped[0]}"
-            )
+            what = f"the backslash of {signs} and reads {line.value}; to keep it write"
+            what = "each single backslash; to keep one write" if is_secret(line.key) else what
+            sign = "" if is_secret(line.key) else line.dropped[0]
+            yield f"{line.at(path)}: {line.key}: Java drops {what} \\\\{sign}"
         if line.key.endswith(_FREE_TEXTS) or line.key.startswith(SPARK_PREFIX):
             continue
         found = _REFERENCE.search(line.value)
-        if found and found[1] not in providers:
+        if found:
             why = f"${{{found[1]}:...}} is not replaced; {_declaration(found[1], written)}"
         elif _is_of_shell(line):
             why = f"a shell's variables are not replaced; use ${{env:NAME}}, {PROVIDERS_KEY} = env"
-        elif (_BLANKS if is_secret(line.key) else _COMMENT).search(line.value):
+        elif _has_comment(line):
             why = "# and what follows belong to the value; write a comment on a line of its own"
         else:
             continue
@@ -152,6 +163,11 @@ def _declaration(name: str, written: Mapping[str, str]) -> str:
         return f"add {PROVIDERS_KEY} = {named}"
     known = ", ".join(one for one in _PROVIDERS if one != "airflow")
     return f"srm has no provider of this name; use one of {known}, and {PROVIDERS_KEY} = NAME"
+
+
+def _has_comment(line: Property) -> bool:
+    found = _BLANKS if is_secret(line.key) else _COMMENT
+    return found.search(_QUOTED.sub("", line.value)) is not None
 
 
 def _is_of_shell(line: Property) -> bool:
@@ -224,7 +240,7 @@ def _connection_lines(line: Property, path: str, read: Connections) -> Iterable[
     with at_place(line.at(path), line.key):
         found = read(line.value)
     return [
-        replace(line, key=prefix + name, value=value)
+        replace(line, key=prefix + name, value=value, replaced=line.value)
         for name, value in found.items()
         if name.startswith(_LOGIN)
     ]
@@ -240,7 +256,9 @@ def _with_value(line: Property, path: str, providers: Mapping[str, _Provider]) -
         with at_place(line.at(path), line.key):
             return provider(match[2] or "", match[3])
 
-    return replace(line, value=_REFERENCE.sub(value, line.value)) if providers else line
+    if not (providers and _REFERENCE.search(line.value)):
+        return line
+    return replace(line, value=_REFERENCE.sub(value, line.value), replaced=line.value)
 
 
 def _declare(lines: tuple[Property, ...], path: str, read: Connections) -> dict[str, _Provider]:

@@ -186,7 +186,9 @@ _HASHED: Final = re.compile(r"[0-9a-f]{8}\.\d+")
 _CERTIFICATE_PEM: Final = re.compile(
     "-----BEGIN (?:X509 )?CERTIFICATE-----[^-]+-----END (?:X509 )?CERTIFICATE-----"
 )
-_PEM_BREAK: Final = re.compile(r"\\n")
+_PEM: Final = re.compile(
+    r"(-----BEGIN [A-Z0-9 ]+-----)([A-Za-z0-9+/=\s]+)(-----END [A-Z0-9 ]+-----)\s*"
+)
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPES: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 """Characters that Java's tokenizer makes of letters after a backslash; others stay."""
@@ -324,7 +326,7 @@ def _translate_keystore(settings: dict[str, str]) -> None:
         ("ssl.keystore.certificate.chain", "ssl.certificate.pem"),
     ):
         if java in settings:
-            settings[ours] = _PEM_BREAK.sub("\n", settings.pop(java))
+            settings[ours] = _pem_text(settings.pop(java))
     location = settings.get("ssl.keystore.location")
     if location is None or kind == "PKCS12":
         return
@@ -346,12 +348,21 @@ def _translate_keystore(settings: dict[str, str]) -> None:
     settings["ssl.key.pem"], settings["ssl.certificate.pem"] = store.key, store.chain
 
 
+def _pem_text(value: str) -> str:
+    r"""Return PEM text with its line ends; Kafka also takes blanks and ``\n`` for them."""
+
+    def lines(found: re.Match[str]) -> str:
+        body = re.findall(".{1,64}", "".join(found[2].split()))
+        return "\n".join((found[1], *body, found[3], ""))
+
+    return _PEM.sub(lines, value.replace("\\n", "\n"))
+
+
 def _translate_truststore(settings: dict[str, str]) -> None:
     kind = _store_type(settings, "truststore")
     password = settings.pop("ssl.truststore.password", "")
     if "ssl.truststore.certificates" in settings:
-        pem = settings.pop("ssl.truststore.certificates")
-        settings["ssl.ca.pem"] = _PEM_BREAK.sub("\n", pem)
+        settings["ssl.ca.pem"] = _pem_text(settings.pop("ssl.truststore.certificates"))
     location = settings.pop("ssl.truststore.location", None)
     if location is None:
         return

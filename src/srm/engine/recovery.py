@@ -214,7 +214,9 @@ class ReturnedFlow:
         flow, switch, before = context.config.flow, context.own_switch, pause_in_force(context)
         if before is None:
             raise ConflictError(f"flow {flow} is not paused: there is nothing to settle")
-        overtaken = "flow {} was {} by another process; check 'srm return status'"
+        overtaken = (
+            f"flow {flow} was {{}} by another process; check srm return status --flow '{flow}'"
+        )
         planned, notes = self._plan_sealed(lambda: self.plan(named, default, by))
         if not approve(planned):
             return planned
@@ -222,14 +224,14 @@ class ReturnedFlow:
         level(as_move(context))
         now = pause_in_force(context)
         if now is None or now.request != before.request:
-            raise ConflictError(overtaken.format(flow, "paused again" if now else "settled"))
+            raise ConflictError(overtaken.format("paused again" if now else "settled"))
         show("the outcome of the disaster")
         outcomes = [replace(planned.outcome, move_id=move_id) for move_id in before.moves]
         for outcome in outcomes:
             store_outcome(context, outcome)
         show("the decision")
         if not switch.resume({note.key(): note.value() for note in notes}, before.request):
-            raise ConflictError(overtaken.format(flow, "settled"))
+            raise ConflictError(overtaken.format("settled"))
         for outcome in outcomes:  # again, over that of a settlement that decides too late
             store_outcome(context, replace(outcome, time_ms=context.now_ms()))
         return replace(planned, applied=True)

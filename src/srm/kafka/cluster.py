@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from typing import Self
 
@@ -27,8 +28,8 @@ class KafkaCluster(Clients):
     The constructor does no I/O. Each call ends within ``timeout_s`` or raises UnavailableError;
     what a broker answers with "try again" is tried again until then. Threads may share it.
 
-    ``follow``: keep the compacted topics that are read in memory, seconds fresh. ``fresh``: follow
-    only what is read, each time up to its end at the call.
+    ``recheck_s``: as :class:`Clients`. ``follow``: keep the compacted topics that are read in
+    memory, seconds fresh. ``fresh``: follow only what is read, each time up to its end at the call.
     """
 
     def __init__(
@@ -37,10 +38,11 @@ class KafkaCluster(Clients):
         props: ClusterClients,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         *,
+        recheck_s: float = math.inf,
         follow: bool = False,
         fresh: bool = False,
     ) -> None:
-        super().__init__(alias, props, timeout_s)
+        super().__init__(alias, props, timeout_s, recheck_s)
         self._tables = LiveTables(self, fresh=fresh) if follow else None
 
     def __enter__(self) -> Self:

@@ -17,6 +17,7 @@ from rich.console import (
     RenderHook,
     RenderResult,
 )
+from rich.markup import escape
 from rich.measure import Measurement
 from rich.padding import Padding
 from rich.segment import Segment
@@ -53,11 +54,13 @@ class Insertion(RenderHook):
         return [self._insert(one) for one in renderables]
 
     def _insert(self, one: Any) -> Any:
-        if isinstance(one, str):
-            return self.after.sub(lambda found: found[0] + self.words, one)
+        if isinstance(one, str):  # markup, as all texts of cells
+            return self.after.sub(lambda found: found[0] + escape(self.words), one)
         if isinstance(one, Text):
+            end = one.end
             for found in reversed([*self.after.finditer(one.plain)]):
                 one = one[: found.end()].append(self.words).append_text(one[found.end() :])
+            one.end = end
         elif isinstance(one, Group):
             return Group(*map(self._insert, one.renderables), fit=one.fit)
         elif isinstance(one, Table):

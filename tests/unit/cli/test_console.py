@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +21,7 @@ import typer
 from rich.console import Console, Group
 from rich.text import Text
 
+import srm as srm_package
 from srm.cli import console, main
 from srm.cli.commands import PROGRAMS, Entry
 from srm.cli.console import FlowOption, JsonOption, emit, name_file, open_console, run_cli
@@ -117,6 +120,48 @@ def test_printed_commands_name_the_operators_file(capsys: pytest.CaptureFixture[
     ]
 
 
+def test_a_path_may_have_the_signs_of_markup(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(console, "named_file", [Path("[prod]/[/x].properties")])
+    table = Listing("do")
+    table.add_row("[bold]srm why[/bold] T")
+
+    emit(None, as_json=False, render=lambda to: to.print(table, Text("srm doctor", end=""), "now"))
+
+    file = "--config '[prod]/[/x].properties'"
+    assert capsys.readouterr().out == f" do\n srm why {file} T\nsrm doctor {file} now\n"
+
+
+@pytest.mark.usefixtures("with_file")
+@pytest.mark.parametrize("between", [" ", "\n", "    \n  "])
+def test_a_command_that_names_a_file_gets_no_other(between: str) -> None:
+    text = f"srm status{between}--config\nother.properties"
+    assert name_file(text) == text
+
+
+def test_a_file_of_connect_or_strimzi_is_named_in_imports_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(console, "named_file", [Path("mm2.yaml")])
+
+    assert name_file("srm import mm2 --yes") == "srm import mm2 --config mm2.yaml --yes"
+    assert name_file("next: srm replicate") == "next: srm replicate"
+
+
+_VERBS_BEFORE = re.compile(r"\b(?:can|may|must|will|does|did|that|which|lets?)$")
+
+
+@pytest.mark.usefixtures("with_file")
+def test_no_prose_of_a_program_reads_like_a_command() -> None:
+    for path in Path(console.__file__).parents[1].rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            text = node.value if isinstance(node, ast.Constant) else ""
+            named = name_file(text) if isinstance(text, str) else ""
+            for before in re.split(r" srm(?:-control)? [^']*? --config 'my lab", named)[:-1]:
+                assert not _VERBS_BEFORE.search(before), text
+
+
 def test_a_file_that_commands_find_is_not_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +187,21 @@ def test_only_commands_that_read_a_file_get_one() -> None:
             ).parameters
             reads = ("config" in options and "follow" not in path) or program == "srm-control"
             assert (name_file(path) != path) == reads, path
+
+
+def test_sentences_about_srm_are_no_commands() -> None:
+    """A verb that is a command, too, got the operator's file in the middle of a question."""
+    verbs = "|".join(PROGRAMS["srm"].commands)
+    wrong = re.compile(rf"\b(?:can|could|may|does|did|must|will|should) srm (?:{verbs})\b")
+    texts = {path: path.read_text("utf-8") for path in Path(srm_package.__path__[0]).rglob("*.py")}
+    assert [str(path) for path, text in texts.items() if wrong.search(text)] == []
+
+
+def test_printed_commands_have_the_flow_that_they_require() -> None:
+    """An operator of three clusters pasted 'srm return status', and got a usage error."""
+    lacks = re.compile(r"srm return (?:status|settle)(?! --flow)|srm topics apply --remove")
+    texts = {path: path.read_text("utf-8") for path in Path(srm_package.__path__[0]).rglob("*.py")}
+    assert [str(path) for path, text in texts.items() if lacks.search(text)] == []
 
 
 def test_a_flow_that_is_none_is_refused_before_anything_runs(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -53,6 +54,8 @@ class Native:
             on_delivery(error, message)
 
         self.waiting.append(report)
+
+    def begin_transaction(self) -> None: ...
 
     def init_transactions(self, _timeout: float) -> None:
         if self.refused is not None:
@@ -270,3 +273,89 @@ def test_a_delivery_timeout_of_0_is_no_limit(
     made.close()
 
     assert native.written == [None]
+
+
+def test_a_partition_that_the_topic_does_not_have_fails_its_record_and_holds_up_no_other(
+    config: Config, native: Native
+) -> None:
+    """Before its first metadata the producer takes the record, and reports it later."""
+    reported: list[Any] = []
+    native.error = None
+    made, _ = made_on_b(config)
+    made.produce(
+        "Payments", b"0", partition=99, on_delivery=lambda error, _: reported.append(error)
+    )
+    native.fail(KafkaError._UNKNOWN_PARTITION)
+    native.raised = KafkaError(KafkaError._UNKNOWN_PARTITION)
+    eventually(lambda: len(made._reports) == 1, "given back")
+    with pytest.raises(KafkaException, match="_UNKNOWN_PARTITION"):
+        made.produce("Payments", b"1", partition=99)
+    native.raised = None
+    made.produce("Payments", b"2", partition=0)
+    made.close()
+
+    assert native.written == [b"2"]
+    assert [error.code() for error in reported] == [KafkaError._UNKNOWN_PARTITION]
+
+
+def test_nothing_is_handed_over_before_records_that_are_still_to_be_returned(
+    config: Config, native: Native
+) -> None:
+    """The topic is there again, and failures of earlier records are not reported yet."""
+    made, _ = made_on_b(config)
+    for value in (b"0", b"1"):
+        made.produce("Payments", value)
+    reports, native.waiting = native.waiting, []
+    native.raised = KafkaError(KafkaError._UNKNOWN_TOPIC)
+    later = threading.Thread(target=made.produce, args=("Payments", b"2"), daemon=True)
+    later.start()
+    eventually(lambda: made._deliveries["Payments"].failure, "refused")
+    native.raised = native.error = None
+    missing = KafkaError(KafkaError._UNKNOWN_TOPIC)
+    for report in reversed(reports):
+        later.join(0.2)
+        report(missing, Message("Payments", error=missing))
+    later.join(DEADLINE_S)
+    made.close()
+
+    assert native.written == [b"0", b"1", b"2"]
+
+
+def test_a_transaction_does_not_wait_for_a_topic(config: Config, native: Native) -> None:
+    native.error = None
+    made, _ = made_on_b(config, **{"transactional.id": "shop"})
+    made.init_transactions(1)
+    made.begin_transaction()
+    native.raised = KafkaError(KafkaError._UNKNOWN_TOPIC)
+
+    with pytest.raises(KafkaException, match="_UNKNOWN_TOPIC"):
+        made.produce("Payments", b"0")
+
+
+def test_a_producer_id_that_is_given_at_last_is_no_reason_any_more(
+    config: Config, native: Native
+) -> None:
+    native.error = None
+    native.refused = KafkaError(KafkaError._TIMED_OUT)
+    made, watcher = made_on_b(config, **{"transactional.id": "shop"})
+    with pytest.raises(KafkaException):
+        made.init_transactions(1)
+    eventually(lambda: any(ack.unwritten for ack in watcher.said), "announced")
+    native.refused = None
+    made.init_transactions(1)
+
+    eventually(lambda: not watcher.said[-1].unwritten, "withdrawn, though nothing is written yet")
+    said = len(watcher.said)
+    eventually(lambda: len(watcher.said) > said + 5, "repeated")
+    assert not any(ack.unwritten for ack in watcher.said[said:])
+
+
+def test_a_batch_waits_once_for_a_topic(config: Config, native: Native) -> None:
+    made, _ = made_on_b(config, **{"delivery.timeout.ms": 300})
+    native.raised = KafkaError(KafkaError._UNKNOWN_TOPIC)
+    batch: list[dict[str, Any]] = [{"value": b"%d" % number} for number in range(100)]
+    began = time.monotonic()
+
+    assert made.produce_batch("Payments", batch) == 0
+    assert time.monotonic() - began < 5
+    assert {message["_error"].code() for message in batch} == {KafkaError._QUEUE_FULL}

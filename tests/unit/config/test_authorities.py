@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.certificates import Authority
 
+from srm.config.loader import find_problems, load_config
 from srm.config.model import ServiceSettings
 from srm.config.security import translate_security, trust
 from srm.errors import ConfigError
@@ -91,3 +92,37 @@ def test_a_trust_store_without_a_certificate_is_named_by_its_own_key(tmp_path: P
     given = {"ssl.truststore.location": str(tmp_path), "ssl.truststore.type": "PEM"}
     with pytest.raises(ConfigError, match=rf"^ssl\.truststore\.location: {tmp_path}: folder with"):
         translate_security(given)
+
+
+CLUSTERS = "clusters = P, B\nP.bootstrap.servers = p:1\nB.bootstrap.servers = b:1\n"
+
+
+@pytest.mark.parametrize("place", ["~/ca", "~/ca/a.crt", "~/ca/*.crt", "~/ca/a.crt, ~/ca/b.crt"])
+def test_a_place_may_be_in_a_home(
+    folder: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    place: str,
+) -> None:
+    home = tmp_path_factory.mktemp("home")
+    (home / "ca").symlink_to(folder)
+    monkeypatch.setenv("HOME", str(home))
+    file = home / "srm.properties"
+    file.write_text(f"{CLUSTERS}P.security.protocol = SSL\nP.ssl.ca.location = {place}\n")
+
+    _, problems = find_problems(file, lambda *_: None)
+    client = load_config(file).client("P", "admin")
+
+    assert problems == ()
+    assert client.get("ssl.ca.location") == (f"{home}/ca/a.crt" if place == "~/ca/a.crt" else None)
+
+
+def test_a_folder_of_the_service_is_found_from_that_of_the_file(folder: Path) -> None:
+    (folder / "ca").mkdir()
+    (folder / "ca" / "a.crt").write_text((folder / "a.crt").read_text())
+    file = folder / "srm.properties"
+    file.write_text(f"{CLUSTERS}service.oidc.ca.location = ca\n")
+
+    _, problems = find_problems(file, lambda *_: None)
+
+    assert problems == ()

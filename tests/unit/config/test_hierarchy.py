@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from srm.config.lines import Level, classify, resolve_client
 from srm.config.loader import SettingsFile, understand
-from srm.config.properties import Property, parse_properties
+from srm.config.properties import (
+    Property,
+    parse_properties,
+    parse_translated,
+    resolve_references,
+    with_overrides,
+)
+from srm.config.values import collect_problems
 from srm.domain.names.topics import Flow
 
 CLUSTERS = ("A", "B", "C")
@@ -194,6 +201,10 @@ def test_source_and_target_are_usable_as_aliases() -> None:
             "A.security.protocol = SASL_PLAINTEXT\nA.ssl.ca.location = /ca.pem",
             "line N+1: A.ssl.ca.location: no effect without SSL in security.protocol; set A.sec",
         ),
+        (
+            "A->B.consumer.sasl.username = u",
+            "line N: A->B.consumer.sasl.username: no effect without SASL in security.protocol; s",
+        ),
     ],
 )
 def test_a_value_without_the_effect_that_was_meant_is_a_warning(lines: str, said: str) -> None:
@@ -204,6 +215,40 @@ def test_a_value_without_the_effect_that_was_meant_is_a_warning(lines: str, said
     assert warning.startswith(f"test.properties {said}")
 
 
-def test_a_login_of_all_clusters_is_used_if_one_of_them_uses_it() -> None:
-    lines = "sasl.mechanism = PLAIN\nsasl.username = u\nA.security.protocol = SASL_SSL"
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "sasl.mechanism = PLAIN\nsasl.username = u\nA.security.protocol = SASL_SSL",
+        "A.sasl.username = u\nA->B.consumer.security.protocol = SASL_SSL",
+        "B.sasl.username = u\nA->B.target.producer.security.protocol = SASL_SSL",
+        "A.ssl.ca.location = /ca.pem\nA.producer.security.protocol = SSL",
+    ],
+)
+def test_a_login_is_used_if_one_cluster_kind_of_client_or_flow_uses_it(lines: str) -> None:
     assert settings_file(lines).warnings == ()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "config.providers = env\nA.security.protocol = ${env:NOT_SET}\nA.sasl.username = u",
+        "A.airflow.connection = a\nA.ssl.ca.location = /ca.pem",
+    ],
+)
+def test_a_protocol_that_is_unknown_here_is_no_reason_for_a_warning(lines: str) -> None:
+    with collect_problems() as problems:
+        resolved = resolve_references(parse_properties(HEAD + lines), "test.properties")
+        file = understand(resolved, "test.properties")
+
+    assert len(problems) == 1
+    assert file.warnings == ()
+
+
+def test_a_warning_names_no_line_that_its_file_does_not_have() -> None:
+    text = f"{HEAD}A.sasl.username = u"
+    (translated,) = understand(parse_translated(text), "mm2.json").warnings
+    written = with_overrides(parse_properties(HEAD), {"A.sasl.username": "u"})
+    (override,) = understand(written, "test.properties").warnings
+
+    assert translated.startswith("mm2.json: A.sasl.username: no effect")
+    assert override.startswith("override: A.sasl.username: no effect")

@@ -517,7 +517,7 @@ def test_overrides_count_as_lines_of_the_file(tmp_path: Path) -> None:
         ("P->B.consumer.session.timeout.ms = 1", "without a consumer group"),
         ("P->B.producer.retries = 1", "tries again"),
         ("P->B.consumer.client.id = x", ""),
-        ("P->B.producer.sasl.username = x", ""),
+        ("P->B.producer.security.protocol = SSL", ""),
         ("admin.request.timeout.ms = 1", ""),
     ],
 )

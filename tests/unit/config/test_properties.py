@@ -11,8 +11,10 @@ from srm.config.properties import (
     literal_warnings,
     parse_properties,
     read_properties,
+    resolve_references,
     with_overrides,
 )
+from srm.config.values import collect_problems
 from srm.errors import ConfigError
 
 
@@ -108,7 +110,7 @@ def test_an_override_replaces_the_line_and_says_so() -> None:
                 r"write \\d"
             ),
         ),
-        (r"P.sasl.password = PW\d", r"Java drops the backslash of \d; to keep it write \\d"),
+        (r"P.sasl.password = PW\d", "Java drops each single backslash; to keep one write \\\\"),
     ],
 )
 def test_a_value_that_was_meant_otherwise_is_a_warning(line: str, why: str) -> None:
@@ -128,9 +130,53 @@ def test_a_value_that_was_meant_otherwise_is_a_warning(line: str, why: str) -> N
         "topics = ^orders$|pay$, a#b",
         r"topics = a\\.b, c\ d\u0041\=" + "\\\n  , e",
         "P.sasl.password = a$PW #1!",
+        'P.sasl.jaas.config = X required username="u" password="a # b \\\\" # c";',
         "P->B.failover.command = sh -c 'echo $HOME # done'",
         "spark.executor.extraJavaOptions = -Dx=${env:HOME}",
     ],
 )
 def test_other_values_with_these_signs_are_none(line: str) -> None:
     assert [*literal_warnings(parse_properties(line), "srm.properties")] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"), [(r"P.client.id = C:\users\x", r"\users"), (r"P.sasl.password=a\users", "")]
+)
+def test_an_invalid_escape_is_one_problem_and_shows_nothing_of_a_secret(
+    line: str, shown: str
+) -> None:
+    with collect_problems() as problems:
+        lines = parse_properties(line, "srm.properties")
+
+    escape = f" {shown}" if shown else ""
+    assert [str(one) for one in problems] == [
+        f"srm.properties line 1: invalid escape{escape}; write \\u with four hexadecimal digits"
+    ]
+    assert [*literal_warnings(lines, "srm.properties")] == []
+
+
+@pytest.mark.parametrize("secret", ["$PW", "${vault:a:b}", "a # b", "${PW}"])
+def test_a_value_that_is_kept_elsewhere_may_have_any_sign(
+    monkeypatch: pytest.MonkeyPatch, secret: str
+) -> None:
+    monkeypatch.setenv("SECRET", secret)
+    text = "config.providers = env\nP.sasl.password = ${env:SECRET}\nP.airflow.connection = p"
+
+    lines = resolve_references(
+        parse_properties(text), "srm.properties", lambda _: {"sasl.username": secret}
+    )
+
+    assert [line.value for line in lines[1:]] == [secret, secret]
+    assert [*literal_warnings(lines, "srm.properties")] == []
+
+
+def test_of_two_references_the_one_without_its_provider_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("NAME", "srm")
+    text = 'config.providers = env\nP.sasl.jaas.config = X a="${env:NAME}" b="${file:/x:y}";'
+
+    lines = resolve_references(parse_properties(text), "srm.properties")
+
+    (found,) = literal_warnings(lines, "srm.properties")
+    assert "${file:...} is not replaced; add config.providers = env, file" in found

@@ -7,6 +7,8 @@ import pytest
 from srm.config.security import translate_security
 from srm.errors import ConfigError
 
+BEGIN, END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+
 
 @pytest.mark.parametrize(
     ("java", "librdkafka"),
@@ -17,6 +19,10 @@ from srm.errors import ConfigError
             {"ssl.ca.location": "/ca"},
         ),
         ({"ssl.truststore.certificates": r"--A--\n--B--"}, {"ssl.ca.pem": "--A--\n--B--"}),
+        (
+            {"ssl.truststore.certificates": f"{BEGIN} QUJD REVG {END}  {BEGIN}{'A' * 70}{END}"},
+            {"ssl.ca.pem": (f"{BEGIN}\nQUJDREVG\n{END}\n{BEGIN}\n{'A' * 64}\n{'A' * 6}\n{END}\n")},
+        ),
         (
             {"ssl.keystore.location": "/k.p12", "ssl.keystore.password": "x"},
             {"ssl.keystore.location": "/k.p12", "ssl.keystore.password": "x"},

@@ -20,6 +20,8 @@ from srm.cli.console import (
     YesOption,
     emit,
     flow_option,
+    name_file,
+    remember_file,
     require_terminal,
 )
 from srm.cli.flows.doctor import Check, Checks, check_clusters, check_file, render_checks
@@ -339,8 +341,9 @@ def import_file(
 
 
 def _say_written(path: Path, *, as_json: bool) -> None:
-    line = f"{path}: written; next: srm config check --config {path}, then srm doctor"
-    emit({"path": str(path)}, as_json, lambda _: typer.echo(line))
+    remember_file(path)
+    commands = name_file("srm config check, then srm doctor")
+    emit({"path": str(path)}, as_json, lambda _: typer.echo(f"{path}: written; next: {commands}"))
 
 
 def _address(text: str) -> tuple[str, str]:

@@ -323,7 +323,7 @@ def _topics(context: FlowContext, name: str) -> Iterator[Check | SrmError]:
     if plan.skipped:
         yield Check(name, "ok", plan.skipped)
         return
-    for finding in plan.differences():
+    for finding in plan.differences(flow):
         yield Check(f"{flow}: {finding.subject}", "warning", finding.text, finding.action)
     for note in plan.notes:
         yield Check(name, "ok", note)

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from srm.cli.console import (
+    DOCUMENTS,
     Common,
     DryRunOption,
     FlowOption,
@@ -167,7 +168,7 @@ def _show_back(console: Console, found: HandedBack) -> None:
 
 def _load(file: Path | None) -> Config:
     """Load a properties file, or make one of what MirrorMaker 2 has on Connect or Strimzi."""
-    if file is None or file.suffix not in {".json", ".yaml", ".yml"}:
+    if file is None or file.suffix not in DOCUMENTS:
         return load_config(file)
     text = render(sections_of(read_documents(file), str(file)), str(file))
     origin = f"{file} (srm config import)"

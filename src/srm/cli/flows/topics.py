@@ -130,13 +130,13 @@ def _render(console: Console, done: list[FlowTopicSync]) -> None:
         console.print(
             f"[bold]{one.flow}[/bold]: {amount(plan.selected, 'topic')} selected, {state}"
         )
-        if rows := tuple(_rows(plan)):
+        if rows := tuple(_rows(plan, one.flow)):
             print_table(console, (f"on {one.flow.target}", "change", "details"), rows, whole=True)
         for note in plan.notes:
             say(console, note)
 
 
-def _rows(plan: TopicSyncPlan) -> Iterator[tuple[str, str, str]]:
+def _rows(plan: TopicSyncPlan, flow: Flow) -> Iterator[tuple[str, str, str]]:
     for spec in plan.create:
         text = f"{spec.partitions} partitions, replication factor {spec.replication_factor}"
         settings = "".join(f", {name}={value}" for name, value in spec.configs.items())
@@ -148,7 +148,7 @@ def _rows(plan: TopicSyncPlan) -> Iterator[tuple[str, str, str]]:
         yield name, "~ settings", ", ".join(words)
     for acl in plan.acls:
         yield acl.subject, "+ ACL", acl.rule
-    for finding in plan.differences():
+    for finding in plan.differences(flow):
         todo = f"; to do: {finding.action}" if finding.action else ""
         yield finding.subject, "warning", finding.text + todo
 

@@ -38,19 +38,21 @@ def deletion(source: str, since_ms: int) -> str:
     return f"deleted on {source} since {utc(since_ms)}"
 
 
-def deletions(source: str, groups: Mapping[str, int]) -> Iterator[str]:
+def deletions(source: str, groups: Mapping[str, int], *, may_name: bool) -> Iterator[str]:
     """Yield the line about deleted groups that a move leaves out; 0: deleted since the last look.
 
-    The time is that of the first deletion.
+    The time is that of the first deletion. ``may_name``: a move may name them all the same.
     """
     names, since_ms = sorted(groups), min(groups.values(), default=0)
     since = deletion(source, since_ms) if since_ms else f"deleted on {source}"
     later = " or later" if since_ms else ""
     if len(names) == 1:
-        yield f"group {names[0]} is not moved: {since}; --group {names[0]} moves it all the same"
+        named = f"; --group {names[0]} moves it all the same" if may_name else ""
+        yield f"group {names[0]} is not moved: {since}{named}"
     elif names:
         which = f"{amount(len(names), 'group')} ({some(names)})"
-        yield f"{which} are not moved: {since}{later}; --group moves them all the same"
+        named = "; --group moves them all the same" if may_name else ""
+        yield f"{which} are not moved: {since}{later}{named}"
 
 
 @dataclass(frozen=True)

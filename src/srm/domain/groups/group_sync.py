@@ -22,8 +22,9 @@ re-created do not count.
 Flows from several clusters may copy into one name. A group that is on each of them has read what is
 before the lowest of their translations: that one is written, and the ledger keeps all of them.
 
-An offset that srm has written before and that is absent now was deleted there. If the group's route
-leads there, it is not written again, as the same commit on the source is from before the move.
+An offset that srm has written within 7 days, before brokers expire it, and that is absent now was
+deleted there. If the group's route leads there, it is not written again, as the same commit on the
+source is from before the move.
 
 A commit on the source that srm itself carried over from the target does not count as progress and
 is not carried back (``own-write``). srm writes only to idle groups, and repeats every decision with

@@ -433,6 +433,8 @@ class FlowProof(Document):
         if self.disproved:
             count = len(self.wrong_partitions)
             text += f", WRONG in {count} partition{'s' * (count != 1)}"
+        elif not self.proven:  # a cluster that is silent refutes nothing
+            text += "".join(f": {why}" for why in [*self.unproven.values()][:1])
         return text
 
     @staticmethod

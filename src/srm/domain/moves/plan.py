@@ -412,7 +412,7 @@ class MovePlan(Document):
 _REMEDIES: Mapping[str, str] = {
     "no-map": "is the replication running? see srm status --flow '{flow}'",
     "damaged-map": "restart the replicator of the topic, it finds the records again in both logs",
-    "no-target": "create it with srm topics sync, and let the replicator copy the topic",
+    "no-target": "create it with srm topics sync --flow '{flow}', and let its replicator copy it",
     "past-end": "",  # its reason says what to do
 }
 

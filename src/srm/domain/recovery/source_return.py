@@ -285,8 +285,8 @@ def plan_settlement(
     unknown = set(named) - {topic.topic for topic in found.topics}
     if unknown:
         raise NotFoundError(
-            f"flow {found.flow} does not copy topic {', '.join(sorted(unknown))}: see 'srm return "
-            "status'"
+            f"flow {found.flow} does not copy topic {', '.join(sorted(unknown))}: "
+            f"see srm return status --flow '{found.flow}'"
         )
     flow = Flow.parse(found.flow)
     rows = tuple(_decide(topic, named.get(topic.topic), default, flow) for topic in found.topics)

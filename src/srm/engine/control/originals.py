@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import chain
+from typing import Final
 
 from srm.config.model import FlowConfig
 from srm.domain.names.flow_topics import RecordedCopies
@@ -24,6 +25,8 @@ from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, ConflictError
 
 log = logging.getLogger(__name__)
+LED: Final = ", where a move has led its producers"
+"""Of the finding about a topic that was there at go."""
 
 
 def plan_originals(context: FlowContext, like: Topics, *, is_away: bool) -> TopicSyncPlan:
@@ -84,7 +87,7 @@ def original_findings(
     for spec in planned.create:
         missing = f"topic {spec.name} does not exist on {target.alias}"
         if spec.name in led:
-            text = f"{missing}, where a move has led its producers"
+            text = f"{missing}{LED}"
             yield problem("no-original", text, _command(context, spec))
         elif (refusal := refusals.get(spec.name)) is not None:
             text = f"{missing} and cannot be created: {refusal}"

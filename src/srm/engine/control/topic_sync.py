@@ -30,7 +30,7 @@ from srm.domain.flow_state.replication_records import (
 from srm.domain.flow_state.replication_state import decode_state, positions_by_copy
 from srm.domain.names import internal_topics
 from srm.domain.names.rights import ANY_NAME, Acl, write_denial, writers_of
-from srm.domain.names.topics import TopicPartition
+from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.text.amount import amount, some
 from srm.engine.cluster_ports import Cluster, QuotaEntity, Topics, TopicSetting, TopicSpec
 from srm.engine.control.control_topics import ensure_compacted
@@ -86,12 +86,12 @@ class TopicSyncPlan:
     def is_empty(self) -> bool:
         return not (self.create or self.grow or self.configs or self.acls)
 
-    def differences(self) -> Iterator[SyncFinding]:
+    def differences(self, flow: Flow) -> Iterator[SyncFinding]:
         """Yield all that differs and that a sync leaves as it is."""
         for name, (here, there) in self.surplus.items():
             yield SyncFinding(name, f"has {there} partitions, its source has {here}")
         for acl in self.surplus_acls:
-            action = "srm topics apply --remove-acls"
+            action = f"srm topics apply --flow '{flow}' --remove-acls"
             yield SyncFinding(acl.subject, f"surplus ACL: {acl.rule}", action)
         yield from self.findings
 

@@ -53,6 +53,7 @@ logger = logging.getLogger(__name__)
 
 _GROUPS_AT_ONCE = 200  # groups per ledger write, and the most that a crash can leave unsettled
 _MOST_RECORDS = 10_000  # of one log that are searched for a deletion
+_EXPIRY_MS = 7 * 86_400_000  # brokers' default: offsets of a group without members last so long
 _AT_A_TIME = 8  # parallel commits, each a short request to a coordinator
 
 
@@ -161,13 +162,17 @@ def _within(decision: SyncDecision, ends: Mapping[TopicPartition, int]) -> SyncD
 def _without_deleted(
     context: FlowContext, decisions: list[SyncDecision], ledger: GroupLedger
 ) -> list[SyncDecision]:
-    """Leave out offsets written before that were deleted on the target, where routes lead."""
+    """Leave out offsets written before that were deleted on the target, where routes lead.
+
+    Offsets that may have expired there are written again.
+    """
+    since_ms = context.now_ms() - _EXPIRY_MS
     written = {
         (one.group, one.partition)
         for one in decisions
         if one.action == "write" and one.current is None
         if (entry := ledger.entry(one.group, one.partition)) and entry.settled
-        if entry.intended == one.offset
+        if entry.intended == one.offset and entry.time_ms > since_ms
     }
     if not written:
         return decisions

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -473,19 +474,39 @@ def group_problems(facts: MoveFacts) -> Iterator[Finding]:
     yield from map(as_warning, found) if facts.is_away else found
 
 
+_NUMBERED: Final = re.compile(r"\S*\d\S*")
+_Count = Callable[[PartitionMove], int]
+_COSTS: Final[Mapping[str, tuple[_Count, str]]] = {
+    "skips": (lambda position: position.not_there, "to skip"),
+    "kept-records": (lambda position: position.passed_kept, "to skip"),
+    "conflict": (lambda position: position.re_read, "to read again"),
+}
+"""What findings about positions cost: their records, and what happens to these."""
+_NO_COST: Final[tuple[_Count, str]] = (lambda _: 0, "")
+
+
 def _as_one(
     facts: MoveFacts, of: Callable[[str, PartitionMove, MoveRequest], Iterable[Finding]]
 ) -> Iterator[Finding]:
-    """Yield the first finding of each id and action, with the number and names of the others."""
-    alike = defaultdict[tuple[str, str], list[tuple[str, Finding]]](list)
+    """Yield the worst of findings alike, with the number and names of the others, and a total.
+
+    Alike are those of one id and action, with one reason but for its numbers.
+    """
+    alike = defaultdict[tuple[str, ...], list[tuple[str, Finding, PartitionMove]]](list)
     for group in facts.plans:
         for position in group.positions:
             for one in of(group.group, position, facts.request):
-                alike[one.id, one.action].append((f"{group.group} {position.name}", one))
-    for (_, first), *others in alike.values():
-        names = [name for name, _ in others]
-        more = f"; {amount(len(names), 'more position')} alike: {some(names)}" if names else ""
-        yield replace(first, text=f"{first.text}{more}")
+                key = one.id, one.action, _NUMBERED.sub("", position.reason)
+                alike[key].append((f"{group.group} {position.name}", one, position))
+    for (kind, *_), found in alike.items():
+        count, costs = _COSTS.get(kind, _NO_COST)
+        found.sort(key=lambda each: -count(each[2]))
+        (_, first, _), *others = found
+        total = sum(count(position) for _, _, position in found)
+        in_all = f", {amount(total, 'record')} {costs} in all" if total else ""
+        names = [name for name, _, _ in others]
+        more = f"; {amount(len(names), 'more position')} alike{in_all}: {some(names)}"
+        yield replace(first, text=f"{first.text}{more if names else ''}")
 
 
 def as_warning(found: Finding) -> Finding:
@@ -576,7 +597,7 @@ def _why_nothing_moves(facts: MoveFacts) -> Iterator[str]:
             action = f"start consumers on {target} by hand, auto.offset.reset decides where"
             yield f"{what}: nothing is known about {flow.source}; {action}"
     elif not facts.pairs:
-        yield "the flow does not copy any topic: add one with 'srm-control topics --add'"
+        yield f"{flow} does not copy any topic: srm-control topics {flow.options} --add 'TOPIC'"
     elif not facts.groups:
         read = sorted({pair.original for pair in facts.pairs})
         yield f"no group has offsets on {', '.join(read)}: name the groups to move"
@@ -721,7 +742,8 @@ def loss_warnings(facts: MoveFacts, move_id: str) -> Iterator[Finding]:
         if group not in facts.groups
         if group not in away.forgotten or group_subject(group) in routes
     }
-    yield from (warning("not-moved", line) for line in deletions(flow.source, deleted))
+    lines = deletions(flow.source, deleted, may_name=True)
+    yield from (warning("not-moved", line) for line in lines)
     if unseen := [plan.group for plan in facts.plans if not facts.known_places(plan)]:
         yield warning(
             "no-checkpoint",

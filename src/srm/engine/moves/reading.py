@@ -15,6 +15,7 @@ from srm.domain.groups.checkpoints import deletions
 from srm.domain.groups.group_sync import GroupLedger
 from srm.domain.groups.translation import UNKNOWN_LOG, Direction
 from srm.domain.moves.disaster import RATE_MS
+from srm.domain.moves.gate import ANNOUNCED_MS
 from srm.domain.moves.plan import LastPlace
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import group_subject, topic_subject
@@ -167,8 +168,9 @@ def groups_on_source(
     # Offsets name the topics of a group; one whose offsets are not known does not move.
     routed -= {name for name in listed if committed.get(name) != {}}
     deleted = _deleted_on_source(context, routed.difference(listed))
+    deleted = _still_deleted(deleted, request, routing, context.now_ms() - ANNOUNCED_MS)
     routed -= deleted.keys()
-    unread += deletions(request.source, deleted)
+    unread += deletions(request.source, deleted, may_name=False)
     silent = [
         f"group {name} has members and has committed nothing, so its topics are unknown. It is "
         f"not moved; name it with --group to move it"
@@ -190,6 +192,27 @@ def _deleted_on_source(context: MoveContext, names: Collection[str]) -> dict[str
         if one.group in absent:
             found[one.group] = max(one.gone_since_ms, found.get(one.group, 0))
     return found
+
+
+def _still_deleted(
+    deleted: Mapping[str, int], request: MoveRequest, routing: RoutingTables, recently_ms: int = 0
+) -> dict[str, int]:
+    """Return the deleted groups that nothing has brought to the source since.
+
+    A client that has announced itself may not have committed yet, and what an earlier move has led
+    there may have no checkpoint. ``recently_ms``: counts as the time of a deletion just now.
+    """
+    seen = defaultdict[str, int](int)
+    for one in routing.on_source:
+        seen[one.ack.subject] = max(one.stamped_ms, seen[one.ack.subject])
+    for subject, route in routing.merge.items():
+        for led in (one for one in route.each if one.decided and one.cluster == request.source):
+            seen[subject] = max(led.time_ms, seen[subject])
+    return {
+        group: since_ms
+        for group, since_ms in deleted.items()
+        if seen[group_subject(group)] <= (since_ms or recently_ms)
+    }
 
 
 def _without_home(context: MoveContext, listed: Mapping[str, GroupDescription]) -> tuple[str, ...]:
@@ -250,17 +273,17 @@ def groups_after_loss(
     """Return the groups that a request names, or all with a last known position or a follower.
 
     A move of everything adds those routed to the source: no place may have reached the target.
-    Of deleted groups only those move whose clients have announced themselves since.
+    Of deleted groups only those move that a client or a move has brought there since.
     """
     if request.groups:
         return tuple(sorted(request.groups))
-    wanted, seen = context.forward.config.group_names, dict[str, int]()
-    for one in routing.on_source:
-        seen[one.ack.subject] = max(one.stamped_ms, seen.get(one.ack.subject, 0))
-    gone = {one for one, at in away.deleted.items() if seen.get(group_subject(one), 0) <= at}
+    wanted, gone = (
+        context.forward.config.group_names,
+        _still_deleted(away.deleted, request, routing),
+    )
     known, _ = _followers(routing, ())
     found = {*away.places, *known} | _routed_to_source(request, routing)
-    return tuple(sorted(filter(wanted.matches, found - gone)))
+    return tuple(sorted(filter(wanted.matches, found - gone.keys())))
 
 
 def _read_last_places(

@@ -44,7 +44,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import excerpt
 from srm.domain.text.documents import encode
 from srm.engine.cluster_ports import Cluster, loudness, tolerate
-from srm.engine.control.originals import original_findings
+from srm.engine.control.originals import LED, original_findings
 from srm.engine.flows.source_look import partitions_of
 from srm.engine.groups.checkpoints import per_group
 from srm.engine.groups.ledger import read_ledger
@@ -66,7 +66,13 @@ from srm.engine.moves.records import (
 )
 from srm.engine.moves.surroundings import absent_on
 from srm.engine.ports import FlowMaps
-from srm.errors import ConflictError, NotFoundError, SrmError, UnavailableError
+from srm.errors import (
+    AuthorizationError,
+    ConflictError,
+    NotFoundError,
+    SrmError,
+    UnavailableError,
+)
 from srm.logs import warn_once
 
 log = logging.getLogger(__name__)
@@ -379,7 +385,8 @@ def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) ->
     known = MoveStore.read(context)
     seen = not progress.residue_over or known.report(plan.move_id) is None
     followers = _followers(context, plan, progress) if seen and progress.attempt else ()
-    missing = _missing(context, plan) if seen and progress.is_decided else ()
+    kept = known.report(plan.move_id)
+    missing = _missing(context, plan, kept.report if kept else None) if progress.is_decided else ()
     clusters = _cluster_ids(context)
     key = context.notary.key()
 
@@ -432,18 +439,25 @@ def kept_reports(context: MoveContext) -> tuple[KeptReport, ...]:
     return tuple(sorted(known, key=lambda kept: (kept.report.created_ms, kept.report.move_id)))
 
 
-def _missing(context: MoveContext, plan: MovePlan) -> tuple[str, ...]:
+def _missing(context: MoveContext, plan: MovePlan, kept: MoveReport | None) -> tuple[str, ...]:
     """Return a problem for each topic that the target lacks though this move leads producers to it.
 
-    Only the target is read: the source may be lost.
+    Only the target is read: the source may be lost. A report after the last look keeps its own.
     """
-    found = absent_on(context, topic_pairs(context, plan.topics), context.target.topics(), None)
-    if not found.create:
-        return ()
-    now, names = InForce.read(context, plan), [spec.name for spec in found.create]
-    led = [name for name in names if now.leads(topic_subject(name))]
-    problems = original_findings(context.forward, found, led)
-    return tuple(one.line for one in problems if one.blocks)
+    if kept is not None and kept.residue_over:
+        return tuple(line for line in kept.problems if LED in line)
+
+    def look() -> tuple[str, ...]:
+        pairs = topic_pairs(context, plan.topics)
+        found = absent_on(context, pairs, context.target.topics(), None)
+        now = InForce.read(context, plan) if found.create else None
+        led = [one for one in found.create if now and now.leads(topic_subject(one.name))]
+        planned = replace(found, create=tuple(led))
+        problems = original_findings(context.forward, planned, [one.name for one in led])
+        return tuple(one.line for one in problems if one.blocks)
+
+    unknown = f"topics of move {plan.move_id} that {context.target.alias} lacks are not known"
+    return tolerate(look, unknown, AuthorizationError) or ()
 
 
 def _rivals(store: MoveStore, plan: MovePlan, progress: MoveProgress) -> Iterator[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, Literal
@@ -396,8 +397,17 @@ def flow_findings(found: FlowStatus) -> Iterator[Finding]:
         if wrong:
             text = f"a checkpoint was proven wrong and is not emitted: {some(wrong)}"
             yield warning("proof", text)
+    yield from _unreadable(found)
+
+
+def _unreadable(found: FlowStatus) -> Iterator[Finding]:
+    """Yield a finding for each reason why groups could not be read, not for each group."""
+    alike = defaultdict[str, list[str]](list)
     for name, error in found.errors.items():
-        yield warning("unreadable", f"{name}: {error}")
+        alike[error.replace(name.removeprefix("group "), "")].append(name)
+    for first, *others in alike.values():
+        more = f"; {len(others):,} more alike: {some(others)}" if others else ""
+        yield warning("unreadable", f"{first}: {found.errors[first]}{more}")
 
 
 def _not_copied(found: FlowStatus) -> Iterator[Finding]:

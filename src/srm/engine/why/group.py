@@ -413,7 +413,7 @@ def _exists(look: GroupLook) -> WhyStep:
 
 
 def _kind(found: GroupDescription) -> WhyStep:
-    question = Question("kind", "can srm translate this kind of group?")
+    question = Question("kind", "is this kind of group translated?")
     if found.kind != "other":
         return question.yes(found.kind)
     why = "its members are not consumers (such as Connect workers): its progress is elsewhere"

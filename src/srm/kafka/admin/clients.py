@@ -220,10 +220,18 @@ def position_after(message: Message, where: str, principal: str = OWN_PRINCIPAL)
 
 
 class Clients:
-    """Lazy admin, reader and producer of one cluster; ``timeout_s`` bounds every call."""
+    """Lazy admin, reader and producer of one cluster; ``timeout_s`` bounds every call.
+
+    ``recheck_s``: after so long without a result it must answer again, or the call ends: it may
+    have died. One that then answers is slow, as with thousands of groups, and has ``timeout_s``.
+    """
 
     def __init__(
-        self, alias: str, props: ClusterClients, timeout_s: float = DEFAULT_TIMEOUT_S
+        self,
+        alias: str,
+        props: ClusterClients,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+        recheck_s: float = math.inf,
     ) -> None:
         self.alias = alias
         late_ms = str(round(min(_SILENCE_S, timeout_s / 2) * 1000))
@@ -231,6 +239,7 @@ class Clients:
         every = [ClientProperties({**soon, **getattr(props, kind)}) for kind in CLIENT_KINDS]
         self.props = ClusterClients(*every)
         self.timeout_s = timeout_s
+        self.silence_s = min(timeout_s, recheck_s)
         self._key = alias, props.admin.get("bootstrap.servers", "")
         self._patience = patience.current()
         self.reader_lock = threading.RLock()
@@ -353,7 +362,7 @@ class Clients:
         It is given the seconds it may take, at first half of them all. ``doing`` and ``needs`` are
         for messages.
         """
-        deadline = time.monotonic() + self.timeout_s
+        deadline = time.monotonic() + self.silence_s
         pause_s = pauses(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
         with self.patient():
             while True:
@@ -362,12 +371,16 @@ class Clients:
                 try:
                     with kafka_errors(self.label(doing), needs):
                         return request(limit_s)
-                except UnavailableError:
+                except UnavailableError as error:
                     now = time.monotonic()
                     if now - began >= limit_s:
                         self.discard_admin()  # it may be stranded
                     if now >= deadline:
-                        raise
+                        if self.silence_s >= self.timeout_s:
+                            raise
+                        self._require_answer(self.silence_s, error)
+                        self.silence_s = self.timeout_s
+                        deadline = time.monotonic() + self.timeout_s
                 finally:
                     self._current.client = None
                 time.sleep(next(pause_s))

@@ -174,9 +174,9 @@ class KafkaCompactedTopic:
                     visit(message)
                 if offset is not None and offset >= end:
                     return
-            if time.monotonic() - progress > self._clients.timeout_s:
+            limit_s = self._clients.silence_s
+            if time.monotonic() - progress > limit_s:
                 self._clients.discard_reader()
-                limit_s = self._clients.timeout_s
                 raise UnavailableError(f"{self._reading}: no record for {limit_s:g} s; retry")
 
     def _require_absent(self) -> None:

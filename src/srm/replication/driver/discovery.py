@@ -97,7 +97,7 @@ class Discovery:
         if state in existing and existing[state].partitions < STATE_PARTITIONS:
             logger.info("%s: %s gets a partition for reports", target.alias, state)
             target.create_partitions({state: STATE_PARTITIONS})
-        for cluster, wanted in ((self.context.source, CLIENTS_TOPICS), (target, CONTROL_TOPICS)):
+        for cluster, wanted in ((target, CONTROL_TOPICS), (self.context.source, CLIENTS_TOPICS)):
             try:
                 made = create_control_topics(cluster, config.internal_replication_factor, wanted)
             except SrmError as error:

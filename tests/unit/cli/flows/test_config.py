@@ -175,6 +175,7 @@ def test_misspelt_keys_and_references_without_a_value_are_problems_among_the_oth
         "clusters = P, B\nP.bootstrap.servers = p1:9092\nB.bootstrap.servers = ${env:SRM_NONE}\n"
         "config.providers = env\ntask.max = 1\ntasks.max = ${env:SRM_NONE}\n"
         "replication.factor = -2\npredicates = orders\nP->B.enabled = true\n"
+        "topics = ${env:SRM_NONE}\ntopics.exclude = [\n"
     )
 
     result = CliRunner().invoke(app, [*command, "--config", str(file), "--json"])
@@ -183,11 +184,13 @@ def test_misspelt_keys_and_references_without_a_value_are_problems_among_the_oth
     assert problems == [
         "line 3: B.bootstrap.servers",
         "line 6: tasks.max",
+        "line 10: topics",
         "line 5: unknown key task",
         "line 8: predicates",
+        "line 11: topics.exclude",
         "line 7: replication.factor",
     ]
-    assert re.match("5 problems, first configuration: .* line 3: ", str(result.exception))
+    assert re.match("7 problems, first configuration: .* line 3: ", str(result.exception))
 
 
 @pytest.mark.parametrize("command", [["config", "check"], ["doctor"]])

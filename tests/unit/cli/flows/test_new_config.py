@@ -117,6 +117,22 @@ def test_options_alone_make_a_file_that_has_no_secret_in_clear(
     assert {*config.flows} == {Flow("P", "B"), Flow("B", "P")}
 
 
+def test_the_next_commands_name_a_new_file_that_they_do_not_find(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("SRM_CONFIG", raising=False)
+    servers = ["--bootstrap-servers", "P=p:9092", "--bootstrap-servers", "B=b:9092"]
+
+    found = run("init", "--yes", *servers).stdout
+    other = run("init", "--yes", *servers, "-o", "my srm.properties").stdout
+
+    assert found == "srm.properties: written; next: srm config check, then srm doctor\n"
+    file = "--config 'my srm.properties'"
+    next_ones = f"srm config check {file}, then srm doctor {file}"
+    assert other == f"my srm.properties: written; next: {next_ones}\n"
+
+
 def test_questions_need_a_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "srm.properties"
     refused = run("init", "--output", str(path))
@@ -447,14 +463,26 @@ def test_an_import_of_a_connector_names_its_file_without_a_line(tmp_path: Path) 
     assert str(refused.exception).startswith(f"{source}: P->B.tasks.max: 'many'")
 
 
-def test_an_address_that_is_a_reference_stays_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("key", "value", "line"),
+    [
+        ("source.cluster.bootstrap.servers", "${file:/x:y}", "P.bootstrap.servers = "),
+        ("source.cluster.bootstrap.servers", "${env:P}:9092,p2:9092", "P.bootstrap.servers = "),
+        ("topics", "${file:/x:y}", "P->B.topics = "),
+        ("topics", "orders, ${env:TOPICS}", "P->B.topics = "),
+        ("tasks.max", "${env:TASKS}", "P->B.tasks.max = "),
+        ("source.cluster.security.protocol", "${env:PROTOCOL}", "P.security.protocol = "),
+    ],
+)
+def test_a_value_that_is_a_reference_stays_one(
+    tmp_path: Path, key: str, value: str, line: str
+) -> None:
     source = tmp_path / "one.json"
-    address = {"source.cluster.bootstrap.servers": "${file:/x:y}"}
-    source.write_text(json.dumps({**SOURCE["config"], **address}))
+    source.write_text(json.dumps({**SOURCE["config"], key: value}))
 
     shown = run("config", "import", str(source)).stdout
 
-    assert "P.bootstrap.servers = ${file:/x:y}" in shown
+    assert f"{line}{value}" in shown
     assert "config.providers = " in shown
 
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from srm.cli.flows.replicator import SettingChange, _changes
 from srm.clock import now_ms
-from srm.config.model import SettingsRecord, plain_settings
+from srm.config.model import SettingsRecord, differences, plain_settings
 from srm.domain.flow_state.replication_records import DRIVER_KEY, SETTINGS_KEY, DriverHeartbeat
+from srm.domain.names.policy import ReplicationPolicy
 from srm_lab.testing.flows import P_TO_B, flow_config
 
 STARTED = flow_config()
@@ -36,3 +37,30 @@ def test_a_flow_without_a_replicator_has_nothing_in_force() -> None:
     for found in ({}, commands(ended=True)):
         [change] = _changes(P_TO_B, found, plain_settings(IN_FORCE))
         assert change.effect == "not running"
+
+
+class Prefix(ReplicationPolicy):
+    """A policy without a text of its own: that of each object differs."""
+
+    def __init__(self, separator: str) -> None:
+        self.separator = separator
+
+    def format_remote_topic(self, source_alias: str, topic: str) -> str:
+        return f"{source_alias}{self.separator}{topic}"
+
+    def topic_source(self, topic: str) -> str | None:
+        return topic.rpartition(self.separator)[0] or None
+
+    def upstream_topic(self, topic: str) -> str | None:
+        return topic.rpartition(self.separator)[2]
+
+
+def test_a_setting_is_the_same_text_in_each_process() -> None:
+    names = frozenset({"P", "B", "C", "D"})
+    one, other = (
+        replace(STARTED, policy=Prefix("-"), back=Prefix("-"), aliases=names, joined=names)
+        for _ in range(2)
+    )
+
+    assert plain_settings(one)["aliases"] == plain_settings(one)["joined"] == [*"BCDP"]
+    assert differences(plain_settings(one), plain_settings(other)) == {}

@@ -16,3 +16,13 @@ def test_each_partition_with_a_wrong_translation_is_named_however_many_groups_re
 
     assert known.wrong_partitions == {"A-0", "B-3"}
     assert len(known.disproved) == MOST_NAMED
+
+
+def test_groups_that_a_silent_cluster_left_unproven_are_shown_with_its_silence() -> None:
+    """An overview of a dead site had '0 of 4 groups proven' alone, as if they were wrong."""
+    silent = {"g1": "t-0: cluster P: no answer within 3 s", "g2": "t-1: other"}
+    proof = FlowProof("P->B", 0, groups=2, sampled=2, unproven=silent)
+
+    assert proof.line(2000) == "0 of 2 groups proven 2 s ago: t-0: cluster P: no answer within 3 s"
+    some = FlowProof("P->B", 0, groups=2, sampled=2, proven=1, unproven=silent)
+    assert some.line(2000) == "1 of 2 groups proven 2 s ago"

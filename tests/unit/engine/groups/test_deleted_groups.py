@@ -299,6 +299,24 @@ def test_a_group_deleted_where_its_route_leads_is_not_created_from_its_old_commi
     assert left(sites).keys() == kept
 
 
+def test_offsets_that_may_have_expired_where_the_route_leads_are_written_again(new_sites) -> None:
+    """A group without members, as of a monthly job: it would begin by its auto.offset.reset."""
+
+    def clocked():
+        made = new_sites()
+        made.clusters["B"]._clock = made.clock
+        return made
+
+    sites = settled(clocked)
+    routed(sites, "B")
+    sites.clock.advance(7 * 86_400_000)
+    sites.clusters["B"].expire_group(GROUP)
+
+    run(sites)
+
+    assert left(sites).keys() == {"P", "B"}
+
+
 def test_a_group_that_works_again_on_the_source_is_carried_over_whatever_its_route(
     new_sites,
 ) -> None:

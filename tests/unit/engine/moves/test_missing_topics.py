@@ -270,3 +270,33 @@ def test_a_topic_deleted_after_go_is_named_by_report_status_and_why(
     assert [one for one in hints if one.startswith(line)]
     assert not step_of_why.ok
     assert step_of_why.answer == line.partition(": kafka")[0]
+
+
+def test_the_last_look_at_a_move_keeps_that_its_topic_is_missing(world: World) -> None:
+    """The report is final then: what is deleted later is no news, nor is what exists again."""
+    run_through(world)
+    world.b.delete_topic("Payments")
+    reports = []
+    for _ in range(3):
+        reports.append(moves.watch_residue(world.context(), "m1"))
+        world.passing(40_000_000)
+    world.b.add_topic("Payments")
+    final = moves.watch_residue(world.context(), "m1")
+
+    assert [one.residue_over for one in reports] == [False, True, True]
+    lines = {next(one for one in each.problems if "Payments does not" in one) for each in reports}
+    assert len(lines) == 1
+    assert final == reports[-1]
+
+
+def test_a_report_is_written_although_the_settings_of_copies_may_not_be_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: object) -> None:
+        raise AuthorizationError("reading settings of topics on B: no")
+
+    run_through(world)
+    world.b.delete_topic("Payments")
+    monkeypatch.setattr(world.b, "topic_settings", refused)
+
+    assert moves.report(world.context(), "m1").revision == 1

@@ -289,3 +289,15 @@ def test_commits_that_wait_for_the_interval_are_named_with_the_right_that_is_mis
     assert (found.action if found else None) == (
         expected and f"{expected} to srm's principal (docs/security.md)"
     )
+
+
+def test_groups_that_cannot_be_read_for_the_same_reason_have_one_line() -> None:
+    """A coordinator that is silent has thousands; the JSON has the error of each."""
+    denied = {f"group g{n}": f"reading offsets of group 'g{n}': denied" for n in range(20)}
+    found = flow_health(replace(WELL, errors={**denied, "group h": "late"}))
+
+    first, other = (one.text for one in found.reasons)
+    assert first.startswith(
+        "group g0: reading offsets of group 'g0': denied; 19 more alike: group g1, group g2, "
+    )
+    assert other == "group h: late"

@@ -72,6 +72,34 @@ def test_only_a_cluster_that_is_lost_costs_a_command_the_time_of_one_request(
     assert (len(tried), given, texts) == (tries, limits, said)
 
 
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_a_look_waits_for_a_cluster_that_is_slow_and_not_for_one_that_died_during_it(
+    monkeypatch: pytest.MonkeyPatch, *, is_alive: bool
+) -> None:
+    """Offsets of thousands of groups take a slow cluster longer than a first answer."""
+    given: list[float] = []
+
+    def request(limit_s: float) -> str:
+        given.append(limit_s)
+        if limit_s < 10:
+            raise UnavailableError("late")
+        return "found"
+
+    refusal = None if is_alive else UnavailableError("lost")
+    monkeypatch.setattr(module, "refusals_of", lambda *_: [refusal])
+    props = ClusterClients.alike({"bootstrap.servers": "P:1"})
+    with patience.limit(7) as limit:
+        clients = Clients("P", props, timeout_s=30, recheck_s=0)
+        limit.note(("P", "P:1"), None)
+
+    if is_alive:
+        assert [clients.call("describing", request) for _ in range(2)] == ["found"] * 2
+        assert [round(limit_s) for limit_s in given] == [1, 15, 15]  # it is checked once
+    else:
+        with pytest.raises(GivenUpError, match="lost"):
+            clients.call("describing", request)
+
+
 @pytest.mark.parametrize(
     "wait",
     [

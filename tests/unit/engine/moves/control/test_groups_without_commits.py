@@ -9,6 +9,7 @@ import pytest
 from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world, held, planned
 
+from srm.domain.moves.plan import GroupPosition, PartitionMove, partition_move
 from srm.domain.moves.routing import Ack, Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
@@ -76,7 +77,32 @@ def test_those_stay_that_were_deleted_on_the_source(world: World, emissions: int
     plan = moves.plan(world.context(), replace(EVERYTHING, topics=()), "m1", dry_run=True)
 
     assert plan.group_names == ("near",)
-    assert any(line.startswith("group far is not moved: deleted on P") for line in plan.warnings)
+    [line] = [line for line in plan.warnings if line.startswith("group far is not moved: deleted")]
+    assert "--group" not in line, "a planned move refuses a group that its source does not have"
+
+
+@pytest.mark.parametrize("emissions", [1, 2])
+@pytest.mark.parametrize("sign", ["client", "route"])
+def test_those_move_that_were_brought_there_after_they_were_deleted(
+    world: World, sign: str, emissions: int
+) -> None:
+    """Neither a client that starts, nor what a move has led there without a place, has commits."""
+    table = world.p.compacted_topic(internal_topics.ROUTING)
+    table.write({b"group:far": Route(1, "P", "go", "m0", 1, decided=True).value()})
+    emit(world.context().forward)
+    world.p.leave("far")
+    world.p.delete_groups(["far"])
+    if emissions > 1:
+        emit(world.context().forward)
+    world.passing(1_000)
+    ack = Ack("group:far", "c1", 1, "resumed", "P", world.clock(), kind="consumer")
+    route = Route(2, "P", "go", "m0", world.clock(), decided=True).value()
+    table.write({ack.key(): ack.value()} if sign == "client" else {b"group:far": route})
+
+    plan = moves.plan(world.context(), replace(EVERYTHING, topics=()), "m1", dry_run=True)
+
+    assert plan.group_names == ("far", "near")
+    assert not [line for line in plan.warnings if "deleted on" in line]
 
 
 @pytest.mark.parametrize("positions", [{"Payments": 90}, {}])
@@ -169,15 +195,42 @@ def test_a_topic_that_is_deleted_during_the_hold_closes_the_gate(world: World) -
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_the_same_finding_of_many_groups_is_one_line(world: World, overwrite: bool) -> None:
-    names = [f"g{number:02}" for number in range(20)]
-    for name in names:
-        world.p.commit(name, {TopicPartition("Payments", 0): 10})
-        world.b.commit(name, {TopicPartition("P.Payments", 0): 90})
+    for number in range(20):
+        world.p.commit(f"g{number:02}", {TopicPartition("Payments", 0): 10})
+        world.b.commit(f"g{number:02}", {TopicPartition("P.Payments", 0): 70 + number})
     request = replace(EVERYTHING, overwrite=overwrite)
 
     plan = moves.plan(world.context(), request, "m1", dry_run=True)
 
     [found] = [one for one in plan.findings if one.id == "conflict"]
-    assert found.text.startswith("group g00")
-    assert "; 19 more positions alike: g01 Payments-0, " in found.text
+    assert found.text.startswith("group g19")  # the worst
+    alike = "; 19 more positions alike, 1,370 records to read again in all: g18 Payments-0, "
+    assert alike in found.text
     assert found.blocks is not overwrite
+
+
+def test_findings_with_different_reasons_are_not_joined(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An offset in an open transaction is no conflict to overwrite as others are."""
+    open_from = {
+        88: "in a transaction open from 80: wait",
+        89: "in a transaction open from 9: wait",
+    }
+
+    def row(group: GroupPosition) -> PartitionMove:
+        reason = open_from.get(group.target_committed or 0, "")
+        return replace(partition_move(group), reason=reason)
+
+    monkeypatch.setattr("srm.engine.moves.facts.partition_move", row)
+    for committed in (87, 88, 89):
+        world.p.commit(f"g{committed}", {TopicPartition("Payments", 0): 10})
+        world.b.commit(f"g{committed}", {TopicPartition("P.Payments", 0): committed})
+
+    plan = moves.plan(world.context(), EVERYTHING, "m1", dry_run=True)
+
+    plain, waits = sorted(one.text for one in plan.findings if one.id == "conflict")
+    assert plain.startswith("group g87")
+    assert "alike" not in plain
+    assert waits.startswith("group g89")
+    assert waits.endswith(" in all: g88 Payments-0")

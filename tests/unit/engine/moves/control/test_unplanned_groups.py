@@ -89,14 +89,20 @@ def test_a_deleted_group_stays_out_although_a_route_or_an_old_client_names_it(
     assert line.startswith("group far is not moved: deleted on P since")
 
 
-def test_a_deleted_group_whose_client_has_announced_itself_since_moves(disaster: Disaster) -> None:
+@pytest.mark.parametrize("sign", ["client", "route"])
+def test_a_deleted_group_that_was_brought_to_the_source_since_moves(
+    disaster: Disaster, sign: str
+) -> None:
+    """A client has announced itself; a failback has led it there, and no checkpoint followed."""
     world = disaster.world
     ensure_topics(world.context())
     world.p.leave("far")
     delete_far(disaster)
     world.passing(1_000)
     ack = Ack("group:far", "c1", 0, "resumed", "P", world.clock())
-    world.b.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
+    route = Route(2, "P", "go", "m0", world.clock(), decided=True).value()
+    table = world.b.compacted_topic(internal_topics.ROUTING)
+    table.write({ack.key(): ack.value()} if sign == "client" else {b"group:far": route})
     world.p.fail()
 
     plan = moves.plan(disaster.context, EVERYTHING, "m1")
