@@ -69,7 +69,14 @@ from srm.engine.control.control_topics import (
     until_not_fenced,
 )
 from srm.engine.ports import FlowContext
-from srm.errors import FencedError, NotFoundError, SrmError, UnavailableError, UsageError
+from srm.errors import (
+    AuthorizationError,
+    FencedError,
+    NotFoundError,
+    SrmError,
+    UnavailableError,
+    UsageError,
+)
 
 log = logging.getLogger(__name__)
 
@@ -304,12 +311,15 @@ class BrokersClock:
         return round(self._zero_ms + self.monotonic() * 1000)
 
     def _read(self) -> int:
-        def stamp_of(cluster: Cluster) -> int | None:
-            return cluster.compacted_topic(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
-
         for cluster in self.clusters:
-            trouble = f"the clock of cluster {cluster.alias} is not known"
-            if (stamp := tolerate(partial(stamp_of, cluster), trouble, SrmError)) is not None:
+            try:
+                stamp = cluster.compacted_topic(internal_topics.ROUTING).write({CLOCK_KEY: b"{}"})
+            except SrmError as error:
+                may_look = isinstance(error, AuthorizationError)  # all that some operators may
+                level = logging.DEBUG if may_look else loudness(error)
+                log.log(level, "the clock of cluster %s is not known: %s", cluster.alias, error)
+                continue
+            if stamp is not None:
                 return stamp
         return self.host_ms()
 

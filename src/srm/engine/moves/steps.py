@@ -134,7 +134,7 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
 
 
 def status(context: MoveContext, move_id: str) -> MoveStatus:
-    """Return the status of a move; nothing is written, the hold is not renewed."""
+    """Return the status of a move; the hold is not renewed."""
     store, now_ms = MoveStore.read(context), context.now_ms()
     plan, progress = store.load(move_id)
     known = decide_without_look(plan, progress, now_ms) or look(context, plan, progress).status
