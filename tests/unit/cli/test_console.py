@@ -189,14 +189,6 @@ def test_only_commands_that_read_a_file_get_one() -> None:
             assert (name_file(path) != path) == reads, path
 
 
-def test_sentences_about_srm_are_no_commands() -> None:
-    """A verb that is a command, too, got the operator's file in the middle of a question."""
-    verbs = "|".join(PROGRAMS["srm"].commands)
-    wrong = re.compile(rf"\b(?:can|could|may|does|did|must|will|should) srm (?:{verbs})\b")
-    texts = {path: path.read_text("utf-8") for path in Path(srm_package.__path__[0]).rglob("*.py")}
-    assert [str(path) for path, text in texts.items() if wrong.search(text)] == []
-
-
 def test_printed_commands_have_the_flow_that_they_require() -> None:
     """An operator of three clusters pasted 'srm return status', and got a usage error."""
     lacks = re.compile(r"srm return (?:status|settle)(?! --flow)|srm topics apply --remove")

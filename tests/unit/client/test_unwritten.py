@@ -255,7 +255,7 @@ def test_a_record_that_timed_out_names_the_reason_that_is_known(
 
 @pytest.mark.parametrize("in_file", [False, True])
 @pytest.mark.parametrize("name", ["delivery.timeout.ms", "message.timeout.ms"])
-def test_a_delivery_timeout_of_0_is_no_limit(
+def test_a_delivery_timeout_of_0_waits_without_limit(
     config: Config, native: Native, name: str, in_file: bool
 ) -> None:
     native.error = None
@@ -332,7 +332,7 @@ def test_a_transaction_does_not_wait_for_a_topic(config: Config, native: Native)
         made.produce("Payments", b"0")
 
 
-def test_a_producer_id_that_is_given_at_last_is_no_reason_any_more(
+def test_a_producer_id_that_is_given_at_last_ends_the_reason(
     config: Config, native: Native
 ) -> None:
     native.error = None

@@ -235,7 +235,7 @@ def test_a_login_is_used_if_one_cluster_kind_of_client_or_flow_uses_it(lines: st
         "A.airflow.connection = a\nA.ssl.ca.location = /ca.pem",
     ],
 )
-def test_a_protocol_that_is_unknown_here_is_no_reason_for_a_warning(lines: str) -> None:
+def test_a_protocol_that_is_unknown_here_gives_no_warning(lines: str) -> None:
     with collect_problems() as problems:
         resolved = resolve_references(parse_properties(HEAD + lines), "test.properties")
         file = understand(resolved, "test.properties")

@@ -240,7 +240,6 @@ class Clients:
         self.props = ClusterClients(*every)
         self.timeout_s = timeout_s
         self.silence_s = min(timeout_s, recheck_s)
-        self._key = alias, props.admin.get("bootstrap.servers", "")
         self._patience = patience.current()
         self.reader_lock = threading.RLock()
         self.silent_groups: set[str] = set()  # no coordinator within a whole time limit
@@ -327,6 +326,10 @@ class Clients:
             self._admitted.append(props)
         elif not refusal.retriable:
             raise refusal
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        return self.alias, self.props.admin.get("bootstrap.servers", "")
 
     @contextmanager
     def patient(self) -> Iterator[None]:

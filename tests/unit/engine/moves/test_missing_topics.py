@@ -273,7 +273,7 @@ def test_a_topic_deleted_after_go_is_named_by_report_status_and_why(
 
 
 def test_the_last_look_at_a_move_keeps_that_its_topic_is_missing(world: World) -> None:
-    """The report is final then: what is deleted later is no news, nor is what exists again."""
+    """The report is final then: what is deleted or exists again later does not count."""
     run_through(world)
     world.b.delete_topic("Payments")
     reports = []

@@ -213,9 +213,7 @@ def test_what_went_wrong_makes_the_report_not_ok(changes, problem):
 @pytest.mark.parametrize(
     ("re_read", "skipped", "is_ok"), [(30, 2, True), (20, 0, True), (31, 2, False), (30, 3, False)]
 )
-def test_what_was_accepted_and_happened_so_is_no_problem(
-    re_read: int, skipped: int, is_ok: bool
-) -> None:
+def test_what_was_accepted_makes_no_problem(re_read: int, skipped: int, is_ok: bool) -> None:
     request = replace(PLAN.request, overwrite=True, accept_skips=True)
     [first, *others] = PLAN.groups
     rows = (
@@ -234,7 +232,7 @@ def test_what_was_accepted_and_happened_so_is_no_problem(
 
 
 @pytest.mark.parametrize("accepted", ["overwrite", "accept_skips"])
-def test_only_the_accepted_cost_is_no_problem(accepted: str) -> None:
+def test_the_accepted_cost_alone_makes_no_problem(accepted: str) -> None:
     [first, *others] = PLAN.groups
     row = replace(first.positions[0], state="conflict", re_read=30, skipped=0)
     request = replace(PLAN.request, **{accepted: True})

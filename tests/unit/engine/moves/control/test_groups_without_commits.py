@@ -212,7 +212,7 @@ def test_the_same_finding_of_many_groups_is_one_line(world: World, overwrite: bo
 def test_findings_with_different_reasons_are_not_joined(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An offset in an open transaction is no conflict to overwrite as others are."""
+    """An offset in an open transaction cannot be overwritten as others are."""
     open_from = {
         88: "in a transaction open from 80: wait",
         89: "in a transaction open from 9: wait",
