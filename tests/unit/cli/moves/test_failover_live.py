@@ -246,8 +246,10 @@ def test_a_status_names_the_process_of_a_live_move_until_it_is_silent(
     assert f"carried by {me}, last heartbeat 2.0 s ago" in said()
     world.passing(61_000)
     assert f"no process carries it: {me}, last heartbeat 1 min 3 s ago" in said()
-    moves.wait_status(context, "m1")
+    for group in ("near", "far"):
+        world.p.join(group)  # the lease has ended
     moves.hold(context, "m1")
+    world.obey("near", "far")
     moves.wait_status(context, "m1")
     assert f"carried by {me}, last heartbeat 0.0 s ago" in said()
     world.passing()
