@@ -84,8 +84,7 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
 
 
 def _end(plan: MovePlan, progress: MoveProgress, clusters: MoveFacts, at_ms: int) -> str:
-    stamps = clusters.routing.target.stamps("hold", progress)
-    end = progress.end_of_hold(plan.request, stamps, at_ms)
+    end = clusters.routing.target.end_of_hold(plan.request, progress, at_ms)
     return end and f"{end}, clients continue on {plan.request.source}: hold again"
 
 

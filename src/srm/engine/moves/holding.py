@@ -122,8 +122,8 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
 def _is_held(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> bool:
     if progress.step not in HELD:
         return False
-    stamps = RoutingHistory.read(context.target).stamps("hold", progress)
-    return not progress.end_of_hold(plan.request, stamps, context.now_ms())
+    there = RoutingHistory.read(context.target)
+    return not there.end_of_hold(plan.request, progress, context.now_ms())
 
 
 def renew(
@@ -149,12 +149,11 @@ def renew(
     beat = max((route.beat for route in holds), default=0) + 1
     # This finishes a hold that was killed between its writes to the two clusters.
     noted = [known.at("held", now_ms)] if known.step == "holding" else []
-    stamps = registers.tables("target").routing.stamps("hold", known)
-    end = "" if plan.request.is_unplanned else known.end_of_hold(plan.request, stamps, now_ms)
-    if end:
+    there = registers.tables("target").routing
+    if not plan.request.is_unplanned and (end := there.end_of_hold(plan.request, known, now_ms)):
         again = run_again(plan.request.flow, plan.move_id)
         raise ConflictError(f"move {plan.move_id}: {end}: hold it again ('{again}')")
-    if known.hold_stamp_ms is None and stamps is not None:
+    if known.hold_stamp_ms is None and (stamps := there.stamps("hold", known)) is not None:
         noted = [(noted or [known])[0].noting(hold_stamp_ms=stamps[0])]
     change = ControlChange(attempt.hold(beat, now_ms), (*noted, *([progress] if progress else [])))
     stamp_ms = registers.write("target", change)

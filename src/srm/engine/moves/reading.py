@@ -277,10 +277,8 @@ def groups_after_loss(
     """
     if request.groups:
         return tuple(sorted(request.groups))
-    wanted, gone = (
-        context.forward.config.group_names,
-        _still_deleted(away.deleted, request, routing),
-    )
+    wanted = context.forward.config.group_names
+    gone = _still_deleted(away.deleted, request, routing)
     known, _ = _followers(routing, ())
     found = {*away.places, *known} | _routed_to_source(request, routing)
     return tuple(sorted(filter(wanted.matches, found - gone.keys())))

@@ -232,6 +232,10 @@ class RoutingHistory:
         ]
         return (min(found), max(found)) if found else None
 
+    def end_of_hold(self, request: MoveRequest, progress: MoveProgress, now_ms: int) -> str:
+        """Say since when the hold of an attempt is over, by the beats here of the target."""
+        return progress.end_of_hold(request, self.stamps("hold", progress), now_ms)
+
     def messages(self) -> Iterator[StampedAck]:
         """Yield all acknowledgements, oldest first for each client."""
         for _, ack, row in self._decode(is_ack, decode_ack):
