@@ -185,7 +185,8 @@ class FailoverProducer:
             raise TypeError(f"argument 1 must be str, not {type(topic).__name__}")
         fields: dict[str, Any] = {"value": value, "key": key, "partition": partition}
         fields |= {"timestamp": timestamp, "headers": headers}
-        chosen, until = on_delivery or callback or self._on_delivery, time.monotonic() + self._wait_s
+        chosen = on_delivery or callback or self._on_delivery
+        until = time.monotonic() + self._wait_s
         record = Record(next(self._numbers), topic, fields, chosen, until)
         self._check_open()
         with self._changed:
