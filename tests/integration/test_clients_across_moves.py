@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from collections.abc import Mapping
@@ -354,6 +355,29 @@ def test_asyncio_clients_follow_and_let_callbacks_call_the_consumer(
     # A group may rebalance more than once, as topics come to be known.
     assert list(dict.fromkeys(assigned)) == [site.p, site.b]
     assert committed(site, site.b, group) == {f"{site.topic}-{seen[1].partition()}": 1}
+
+
+def test_cancelled_polls_lose_nothing_and_commit_nothing_that_was_not_handed_over(
+    site: Site, watcher: RoutingWatcher
+) -> None:
+    group, written = site.group("g"), 40
+
+    async def work() -> list[Any]:
+        consumer = FailoverAIOConsumer({"group.id": group}, watcher=watcher)
+        await consumer.subscribe([site.topic])
+        loading = asyncio.ensure_future(asyncio.to_thread(load, site, site.p, written))
+        seen: list[Any] = []
+        while len(seen) < written:
+            with contextlib.suppress(TimeoutError):
+                seen.append(await asyncio.wait_for(consumer.poll(), 0.01))
+        await loading
+        await consumer.commit(asynchronous=False)
+        await consumer.close()
+        return seen
+
+    seen = asyncio.run(asyncio.wait_for(work(), 240))
+    assert len({(message.partition(), message.offset()) for message in seen}) == written
+    assert sum(committed(site, site.p, group).values()) == written
 
 
 def test_a_commit_is_done_though_an_automatic_one_came_before_it(

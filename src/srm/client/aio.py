@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -13,8 +14,11 @@ from confluent_kafka.aio.producer._buffer_timeout_manager import BufferTimeoutMa
 from confluent_kafka.aio.producer._kafka_batch_executor import ProducerBatchExecutor
 from confluent_kafka.aio.producer._producer_batch_processor import ProducerBatchManager
 
-from srm.client.consumer import FailoverConsumer
+from srm.client.consumer import FailoverConsumer, check_count
 from srm.client.producer import FailoverProducer
+from srm.client.settings import float_of
+
+log = logging.getLogger(__name__)
 
 _WORKERS: Final = 4
 
@@ -23,7 +27,8 @@ class FailoverAIOConsumer(AIOConsumer):
     """``confluent_kafka.aio.AIOConsumer`` for a group that moves.
 
     Callbacks are coroutine functions. Calls run one after the other; a call from within a callback
-    runs at once.
+    runs at once. A cancelled ``poll`` or ``consume`` loses nothing: what it read, the next one
+    returns. Another cancelled call runs to its end before the next one begins.
 
     Args:
         conf: properties, as for ``AIOConsumer``.
@@ -43,16 +48,64 @@ class FailoverAIOConsumer(AIOConsumer):
         self._owns_executor = executor is None
         self.executor = executor or concurrent.futures.ThreadPoolExecutor(_WORKERS)
         self._turn = asyncio.Lock()
+        self._closing: asyncio.Future[Any] | None = None
         loop, wrapped = asyncio.get_running_loop(), dict(conf)
         wrap_common_callbacks(loop, wrapped)
         wrap_conf_callback(loop, wrapped, "on_commit")
         self._consumer = FailoverConsumer(wrapped, **arguments)
 
-    async def _call(self, blocking_task: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    async def _call(
+        self,
+        blocking_task: Callable[..., Any],
+        *args: Any,
+        finish: Callable[[Any], Any] | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Run a call in its turn; ``finish`` gets its result here, unless the caller is gone."""
+        end = finish or (lambda result: result)
         if ReentryContext.current_lock() is not None:  # from within a callback of a call
-            return await super()._call(blocking_task, *args, **kwargs)
-        async with self._turn:
-            return await super()._call(blocking_task, *args, **kwargs)
+            return end(await super()._call(blocking_task, *args, **kwargs))
+        await self._turn.acquire()
+        running = asyncio.ensure_future(super()._call(blocking_task, *args, **kwargs))
+        try:
+            result = end(await asyncio.shield(running))
+        except asyncio.CancelledError:  # its thread still runs, and keeps the turn
+            self._consumer._interrupted = True  # noqa: SLF001 -- one consumer in two classes
+            running.add_done_callback(self._end_turn)
+            raise
+        except BaseException:
+            self._end_turn()
+            raise
+        self._end_turn()
+        return result
+
+    def _end_turn(self, running: asyncio.Future[Any] | None = None) -> None:
+        if running is not None and not running.cancelled() and (error := running.exception()):
+            log.warning("a cancelled call failed: %s", error)
+        self._consumer._interrupted = self._closing is not None  # noqa: SLF001
+        self._turn.release()
+
+    async def poll(self, timeout: float = -1) -> Any:  # noqa: ASYNC109 -- confluent-kafka's
+        """As confluent-kafka's; what a cancelled read has read comes first."""
+        found = await self._read(1, timeout)
+        return found[0] if found else None
+
+    async def consume(self, num_messages: int = 1, timeout: float = -1) -> Any:  # noqa: ASYNC109
+        """As confluent-kafka's; what a cancelled read has read comes first."""
+        check_count(num_messages)
+        return await self._read(num_messages, timeout)
+
+    async def _read(self, count: int, wait_s: float) -> Any:
+        """Wait in a thread, then take the messages here, where no cancellation can lose them."""
+        consumer = self._consumer
+        return await self._call(consumer._read, count, float_of(wait_s), finish=consumer._take)  # noqa: SLF001
+
+    async def close(self) -> Any:
+        """As confluent-kafka's; a running ``poll`` or ``consume`` returns early."""
+        if self._closing is None:
+            self._consumer._interrupted = True  # noqa: SLF001
+            self._closing = asyncio.ensure_future(super().close())
+        await asyncio.shield(self._closing)
 
     @property
     def cluster(self) -> str | None:

@@ -136,6 +136,7 @@ class FailoverConsumer:
         self._failures: list[BaseException] = []
         self._inside = False
         self._leaving = False
+        self._interrupted = False  # set by another thread: the running read returns early
         self._closed = False
 
     def __enter__(self) -> Self:
@@ -190,16 +191,16 @@ class FailoverConsumer:
         In automatic processing earlier messages count as processed. A message may be an error.
         ``timeout``: seconds; less than 0: no limit. UnavailableError: no cluster answers.
         """
-        found = self._read(1, float_of(timeout))
+        found = self._take(self._read(1, float_of(timeout)))
         return found[0] if found else None
 
     def consume(self, num_messages: int = 1, timeout: float = -1) -> list[Any]:
         """Return up to ``num_messages`` messages of one stay on one cluster; as :meth:`poll`."""
-        if not 0 <= num_messages <= _MOST_MESSAGES:
-            raise ValueError("num_messages must be between 0 and 1000000 (1M)")
-        return list(self._read(num_messages, float_of(timeout)))
+        check_count(num_messages)
+        return self._take(self._read(num_messages, float_of(timeout)))
 
-    def _read(self, count: int, timeout: float) -> list[FailoverMessage]:
+    def _read(self, count: int, timeout: float) -> int:
+        """Wait for ``count`` messages; return how many :meth:`_take` may hand over at most."""
         self._check_open()
         MINE.consumers.add(self)
         self._inside = True
@@ -207,9 +208,7 @@ class FailoverConsumer:
             self._settle()
             self._watcher.start(subjects=[self._subject])
             self._wait_for(count, timeout)
-            if self._failures:
-                raise self._failures.pop(0)
-            return self._hand_over(count)
+            return count if self._announce_start() else 0
         finally:
             self._inside = False
 
@@ -223,25 +222,34 @@ class FailoverConsumer:
             left = SLICE_S if deadline is None else max(0.0, deadline - time.monotonic())
             missing = count if self._member is None else count - self._member.ready
             if self._member is None:
-                self._watcher.wait_change(self._subject, route, left)
+                self._watcher.wait_change(self._subject, route, min(left, SLICE_S))
             elif missing > 0:
                 self._member.fetch(missing, min(left, SLICE_S))
                 missing = count - self._member.ready
-            if missing <= 0 or self._failures:
+            if missing <= 0 or self._failures or self._interrupted:
                 return
             over = deadline is not None and time.monotonic() >= deadline
             if over and routing.same_order(self._watcher.route(self._subject), route):
                 return
 
-    def _hand_over(self, count: int) -> list[FailoverMessage]:
-        if self._member is None:
-            return []
+    def _announce_start(self) -> bool:
+        """Announce where the member starts; return whether it may hand messages over."""
+        if self._member is None or self._failures:
+            return False
         if self._member.fresh and self._followed is not None:
             try:
                 positions = self._member.start_offsets()
             except GivenUpError:
-                return []
+                return False
             self._announcer.reach(self._subject, self._followed, "resumed", positions)
+        return True
+
+    def _take(self, count: int) -> list[Any]:
+        """Hand messages over, without a call to a cluster; a callback's exception comes first."""
+        if self._failures:
+            raise self._failures.pop(0)
+        if self._member is None:
+            return []
         found = self._member.take(count)
         self._current = [message for message in found if message.error() is None]
         for message in found:
@@ -703,6 +711,12 @@ class FailoverConsumer:
 
 def _flag(conf: Mapping[str, Any], name: str) -> bool:
     return str(conf.get(name, True)).lower() not in {"false", "0", "f"}
+
+
+def check_count(num_messages: int) -> None:
+    """Refuse a number of messages that confluent-kafka refuses, with its ValueError."""
+    if not 0 <= num_messages <= _MOST_MESSAGES:
+        raise ValueError("num_messages must be between 0 and 1000000 (1M)")
 
 
 def _one_of(message: Any, offsets: Any) -> None:
