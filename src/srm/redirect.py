@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import hmac
+import json
 import os
 import random
 import signal
@@ -78,8 +79,8 @@ def environment(order: RedirectOrder, file: Path) -> dict[str, str]:
         "SRM_SOURCE_SERVERS": order.source.bootstrap_servers,
         "SRM_TARGET": order.target.alias,
         "SRM_TARGET_SERVERS": order.target.bootstrap_servers,
-        "SRM_TOPICS": ",".join(order.topics),
-        "SRM_GROUPS": ",".join(order.groups),
+        "SRM_TOPICS": json.dumps(order.topics),
+        "SRM_GROUPS": json.dumps(order.groups),
         "SRM_ORDER_FILE": str(file),
     }
     return {name: value for name, value in found.items() if len(value.encode()) <= _LONGEST}

@@ -52,6 +52,8 @@ FOREIGN: Final = {"SRM_TIMEOUT", ALL_CASES}
 
 
 def test_a_command_finds_the_order_in_its_environment_on_its_input_and_in_a_file(tmp_path):
+    order = replace(ORDER, groups=("audit", "EU, all"))
+
     answer = run(
         tmp_path,
         f"""
@@ -66,12 +68,13 @@ json.dump(seen, open({str(tmp_path / "seen.json")!r}, "w"))
 print("switching")
 print("switched 2 records")
 """,
+        order=order,
     )
 
     seen = json.loads((tmp_path / "seen.json").read_text())
     assert answer == CallResult(done=True, said="switch exited with 0: switched 2 records")
     assert seen["arguments"] == ["--now"]
-    assert seen["stdin"] == seen["file"] == json.loads(ORDER.value())
+    assert seen["stdin"] == seen["file"] == json.loads(order.value())
     environ = seen["environ"]
     assert not Path(environ.pop("SRM_ORDER_FILE")).exists()
     assert environ == {
@@ -86,8 +89,8 @@ print("switched 2 records")
         "SRM_SOURCE_SERVERS": "p1:9092",
         "SRM_TARGET": "B",
         "SRM_TARGET_SERVERS": "b1:9092,b2:9092",
-        "SRM_TOPICS": "Payments,Refunds",
-        "SRM_GROUPS": "audit",
+        "SRM_TOPICS": '["Payments", "Refunds"]',
+        "SRM_GROUPS": '["audit", "EU, all"]',
     }
 
 
