@@ -29,6 +29,21 @@ _logger = logging.getLogger(__name__)
 _about: ContextVar[Mapping[str, object]] = ContextVar("srm log about", default={})  # noqa: B039 -- never changed
 
 
+def escape(character: str) -> str:
+    """Write a character as in Python."""
+    return character.encode("unicode_escape").decode()
+
+
+def printable(text: str, keep: str = "", escape: Callable[[str], str] = escape) -> str:
+    """Return a text with line breaks, control sequences and marks of direction as in Python.
+
+    ``keep``: characters that stay; ``escape``: writes one of the others.
+    """
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() or one in keep else escape(one) for one in text)
+
+
 class LineFormatter(logging.Formatter):
     """Formats log lines of srm; ``process`` is the subject of all lines of this process."""
 
@@ -41,12 +56,7 @@ class LineFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 -- logging's name
         """Return the message as one line, with line breaks and control sequences as in Python."""
-        line = super().formatMessage(record)
-        if line.isprintable():
-            return line
-        return "".join(
-            each if each.isprintable() else each.encode("unicode_escape").decode() for each in line
-        )
+        return printable(super().formatMessage(record))
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line; a text with a stack trace has several."""

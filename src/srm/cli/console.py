@@ -24,7 +24,7 @@ from datetime import datetime
 from functools import cache, cached_property
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TextIO
 
 import typer
 
@@ -197,7 +197,22 @@ def _key(key: object) -> object:
 def write_document(text: str) -> None:
     """Write a JSON document, or a part of one, to stdout."""
     _Stdout.has_document = True
-    sys.stdout.write(text)
+    write_exact(text, sys.stdout, _json_escape)
+
+
+def _json_escape(character: str) -> str:
+    return json.dumps(character)[1:-1]
+
+
+def write_exact(text: str, out: TextIO, escape: Callable[[str], str] = logs.escape) -> None:
+    """Write a text as it is to a file or pipe, with control sequences escaped to a terminal."""
+    out.write(logs.printable(text, "\n\t", escape) if out.isatty() else text)
+
+
+def write_line(text: str, *, stderr: bool = False) -> None:
+    """Write a line of text, or several, without control sequences of names in it."""
+    out = sys.stderr if stderr else sys.stdout
+    out.write(logs.printable(text, "\n\t") + "\n")
 
 
 class _Stdout:
@@ -214,15 +229,17 @@ def require_terminal(
         raise UsageError(f"no terminal to confirm on: {instead}")
 
 
-def open_console(*, stderr: bool = False) -> Console:
+def open_console(*, stderr: bool = False, quiet: bool = False, soft_wrap: bool = False) -> Console:
     """Return a console on stdout, or stderr; without a terminal, rows stay whole.
 
-    $COLUMNS is ignored: CI systems export that of some other terminal.
+    Control sequences in names are escaped. $COLUMNS is ignored: CI systems export that of some
+    other terminal.
     """
-    from rich.console import Console
+    from srm.pages.tables import SafeConsole
 
     wraps = (sys.stderr if stderr else sys.stdout).isatty()
-    return _naming(Console(width=None if wraps else _UNWRAPPED, stderr=stderr))
+    width = None if wraps else _UNWRAPPED
+    return _naming(SafeConsole(width=width, stderr=stderr, quiet=quiet, soft_wrap=soft_wrap))
 
 
 def _naming(console: Console) -> Console:
@@ -312,14 +329,15 @@ def _fail(error: Exception, *, as_json: bool) -> NoReturn:
         parts = {"type": name, "message": what, "action": action, "exit_code": code}
         text = json.dumps({"error": parts}, ensure_ascii=False) + "\n"
         if _Stdout.has_document:
-            sys.stderr.write(text)
+            write_exact(text, sys.stderr, _json_escape)
             sys.exit(code)
-        sys.stdout.write(text)
+        write_exact(text, sys.stdout, _json_escape)
     if isinstance(error, _TYPER_ERROR):
         show: Any = error
         show.show()
     else:
-        sys.stderr.write(f"{Path(sys.argv[0]).name}: {what}{'; ' if action else ''}{action}\n")
+        name = Path(sys.argv[0]).name
+        write_line(f"{name}: {what}{'; ' if action else ''}{action}", stderr=True)
     sys.exit(code)
 
 
@@ -405,7 +423,7 @@ def _watch_json(look: Callable[[], Looked], seconds: float) -> None:
             write_document(document(found.value) + "\n")
             sys.stdout.flush()
         if error:
-            sys.stderr.write(f"srm: {name_file(error)}\n")
+            write_line(f"srm: {name_file(error)}", stderr=True)
 
 
 def _watch_plain(look: Callable[[], Looked], seconds: float, console: Console) -> None:
@@ -455,11 +473,12 @@ def _attempt(look: Callable[[], Looked]) -> tuple[Looked | None, str]:
 
 def _drawn(found: Looked, console: Console) -> Text:
     """Return as text what is shown on a console, with its width and colours."""
-    from rich.console import Console
     from rich.text import Text
 
+    from srm.pages.tables import SafeConsole
+
     out = StringIO()
-    paper = Console(
+    paper = SafeConsole(
         file=out,
         width=console.width,
         force_terminal=True,

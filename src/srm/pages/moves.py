@@ -8,7 +8,7 @@ from io import StringIO
 from itertools import islice
 from typing import Any, Final
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from srm.domain.moves.disaster import Forecast, GroupForecast, Outcome, TopicForecast
@@ -18,7 +18,7 @@ from srm.domain.moves.report import Bounds, MoveReport, read_again_by
 from srm.domain.text.amount import amount, duration, excerpt, few, reasons_text, some, utc
 from srm.domain.text.documents import values_of
 from srm.engine.moves.verification import VerifyStatus
-from srm.pages.tables import MOST_ROWS, Listing
+from srm.pages.tables import MOST_ROWS, Listing, SafeConsole
 
 _GROUPS: Final = 20
 """Groups in the view of a wait."""
@@ -26,7 +26,7 @@ _GROUPS: Final = 20
 
 def as_text(view: RenderableType, width: int = 150) -> str:
     out = StringIO()
-    Console(file=out, width=width, color_system=None).print(view)
+    SafeConsole(file=out, width=width, color_system=None).print(view)
     return "\n".join(line.rstrip() for line in out.getvalue().rstrip().splitlines())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final
@@ -25,6 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from srm.domain.text.amount import moment
+from srm.logs import printable
 
 MOST_ROWS: Final = 200
 """Rows that a table shows; scripts read --json."""
@@ -67,6 +68,26 @@ class Insertion(RenderHook):
             for column in one.columns:
                 column._cells[:] = map(self._insert, column.cells)  # noqa: SLF001 -- no setter
         return one
+
+
+_LAYOUT: Final = "\n\t"
+"""Characters that are not printable and part of a text."""
+
+
+class SafeConsole(Console):
+    """A console that shows control sequences in names, and sends none to the terminal."""
+
+    def render_str(self, text: str, **settings: Any) -> Text:
+        """Return markup as a text, as rich does; escaped here, a cell has its width."""
+        return super().render_str(printable(text, _LAYOUT), **settings)
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
+        """Yield the parts of what is printed, as rich does."""
+        for one in super().render(renderable, options):
+            text = one.text if one.control else printable(one.text, _LAYOUT)
+            yield one if text is one.text else Segment(text, one.style)
 
 
 class Listing(Table):

@@ -317,3 +317,53 @@ def test_an_interrupt_is_exit_code_130_without_a_word(
         run_cli(app)
 
     assert (end.value.code, *capsys.readouterr()) == (130, "", "")
+
+
+EVIL = "a\x1b[2J\u202eb\x9b1m"
+SHOWN = r"a\x1b[2J\u202eb\x9b1m"
+
+
+@pytest.mark.parametrize("stderr", [False, True])
+def test_names_send_no_control_sequence_to_the_terminal(
+    capsys: pytest.CaptureFixture[str], *, stderr: bool
+) -> None:
+    table = Listing("group", "lag", right=["lag"])
+    table.add_row(EVIL, "3")
+    to = open_console(stderr=stderr)
+    to.print(table, Text(EVIL), EVIL, Group(Text(EVIL)), sep="\n")
+    with to.status(EVIL):
+        pass
+    console.write_line(EVIL, stderr=stderr)
+
+    lines = capsys.readouterr()[stderr].splitlines()
+    assert lines[1].split() == [SHOWN, "3"]
+    assert lines[2:] == [SHOWN] * 4
+
+
+def test_an_error_sends_no_control_sequence_to_the_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise NotFoundError(f"group {EVIL}")
+
+    app = typer.Typer()
+    app.command()(fail)
+    monkeypatch.setattr(sys, "argv", ["srm"])
+    with pytest.raises(SystemExit):
+        run_cli(app)
+
+    assert capsys.readouterr().err == f"srm: group {SHOWN}\n"
+
+
+def test_json_is_the_same_document_on_a_terminal_and_exact_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    emit({"name": EVIL}, as_json=True, render=lambda _: None)
+    exact = capsys.readouterr().out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    emit({"name": EVIL}, as_json=True, render=lambda _: None)
+    shown = capsys.readouterr().out
+
+    assert json.loads(exact) == json.loads(shown) == {"name": EVIL}
+    assert "\u202e" in exact
+    assert shown.replace("\n", "").isprintable()

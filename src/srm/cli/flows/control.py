@@ -16,7 +16,7 @@ from typing import Annotated, Final, Self
 import typer
 
 from srm.cli import completing
-from srm.cli.console import ConnectionOptions, JsonOption, emit
+from srm.cli.console import ConnectionOptions, JsonOption, emit, write_exact, write_line
 from srm.clock import now_ms
 from srm.config.loader import CONFIG_VARIABLE, DEFAULT_FILE, find_config, load_config, target_only
 from srm.config.model import Config
@@ -156,7 +156,7 @@ def offsets(
         chosen = offsets_export.checkpoints(cluster, found.flow, group, found.separator)
     text = offsets_export.to_csv(chosen, with_group=group is None)
     if output is None:
-        sys.stdout.write(text)
+        write_exact(text, sys.stdout)
         return
     with user_file(output, "written"):
         output.write_text(text, "utf-8")
@@ -178,9 +178,9 @@ def _run_list(
             summary = control_lists.change(cluster, flow, name, changes, now_ms(), replicas)
             lists = summary.lists
             for text in (*_advice(name, found, changes), *_surprises(name, summary)):
-                sys.stderr.write(f"warning: {text}\n")
+                write_line(f"warning: {text}", stderr=True)
     text = "\n".join(_report(lists, show=show))
-    emit(lists, as_json, lambda _: typer.echo(text))
+    emit(lists, as_json, lambda _: write_line(text))
 
 
 def _report(lists: ListPair, *, show: bool) -> Iterator[str]:

@@ -22,7 +22,7 @@ from rich.text import Text
 
 from srm import __version__
 from srm.cli import completing
-from srm.cli.console import Common
+from srm.cli.console import Common, open_console
 from srm.cli.flows.for_flows import Flows, say
 from srm.config.loader import SettingsFile, build_config, find_config, find_problems
 from srm.config.model import ClientKind, Config, FlowConfig
@@ -134,7 +134,7 @@ def check_clusters(config: Config, checks: Checks) -> None:
     """Look at each cluster, then at each flow whose clusters answer; nothing is written."""
     targets = {flow.target for flow in config.flows}
     with (
-        Console(stderr=True).status("looking at the clusters"),
+        open_console(stderr=True).status("looking at the clusters"),
         open_clusters(config, config.clusters) as opened,
     ):
         answers = set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,15 @@ from rich.markup import escape
 from rich.text import Text
 
 from srm import telemetry
-from srm.cli.console import Common, FlowOption, FlowsOption, emit, name_file
+from srm.cli.console import (
+    Common,
+    FlowOption,
+    FlowsOption,
+    emit,
+    name_file,
+    open_console,
+    write_line,
+)
 from srm.domain.names.topics import Flow
 from srm.domain.text.amount import amount, reasons_text, some
 from srm.errors import NotFoundError, SrmError, UnavailableError, UsageError
@@ -49,7 +56,7 @@ class FlowResults(Generic[T]):
     def report_failures(self) -> None:
         """Print what went wrong on stderr, where something else is the result, and forget it."""
         for flow, error in self.failures:
-            sys.stderr.write(f"{flow}: {name_file(' '.join(str(error).split()))}\n")
+            write_line(f"{flow}: {name_file(' '.join(str(error).split()))}", stderr=True)
         self.failures.clear()
 
     def raise_failures(self) -> None:
@@ -104,7 +111,7 @@ class Flows(Common):
         """
         given, results = replace(self), FlowResults[T]()  # a watch reads the file at each look
         wanted = given.to_open
-        with Console(stderr=True, quiet=quietly).status(doing) as status:
+        with open_console(stderr=True, quiet=quietly).status(doing) as status:
             for flow in wanted:
                 status.update(f"{flow}: {doing}")
                 try:
@@ -189,7 +196,7 @@ def progress(text: str = "", *, quietly: bool = False) -> Iterator[Callable[[str
 
     Without a terminal, a line every ``LINE_EVERY_S`` shows it.
     """
-    console = Console(stderr=True, quiet=quietly)
+    console = open_console(stderr=True, quiet=quietly)
     due = time.monotonic() + LINE_EVERY_S
     with console.status(escape(text)) as line:
 

@@ -16,7 +16,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from srm.cli.console import write_document
+from srm.cli.console import open_console, write_document, write_line
 from srm.cli.flows.for_flows import LINE_EVERY_S, Flows, print_table
 from srm.clock import now_ms
 from srm.config.model import OF_APPLICATION, SettingsRecord, differences, key_of, plain_settings
@@ -167,7 +167,7 @@ def replication_view(
 
     Without a terminal, a flow has no line before a slot or its error does.
     """
-    console = Console()
+    console = open_console()
     if console.is_terminal and not as_json:
         with _live(progress, console):
             yield
@@ -230,7 +230,7 @@ def _write(lines: list[FlowLine], *, as_json: bool) -> None:
             del flat["progress"]
             write_document(encode(flat).decode() + "\n")
         else:
-            sys.stdout.write(plain(line) + "\n")
+            write_line(plain(line))
     sys.stdout.flush()
 
 
@@ -257,7 +257,7 @@ def _request(action: Action, flows: Flows, wait: float) -> tuple[DriverAnswer, .
     wanted = flows.to_open
     with (
         open_state_topics(flows.settings, wanted) as topics,
-        Console(stderr=True).status(f"{action}: waiting for the replicator"),
+        open_console(stderr=True).status(f"{action}: waiting for the replicator"),
     ):
         answers = supervision.request_action(topics, action, operator(), now_ms(), wait)
     others = sorted(map(str, {*flows.settings.flows} - {*wanted}))

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from srm import telemetry
-from srm.cli.console import open_console, tidying_up, write_document
+from srm.cli.console import open_console, tidying_up, write_document, write_exact, write_line
 from srm.cli.flows.for_flows import say
 from srm.cli.moves.failover import AnyMoveArgument, TwoClusters, option
 from srm.config.loader import find_config, load_config
@@ -133,7 +133,7 @@ def _export(reports: Iterable[KeptReport], folder: Path | None) -> None:
         return
     for kept in reports:
         for file in export_report(kept, report_page(kept), folder):
-            typer.echo(f"written: {file}", err=True)
+            write_line(f"written: {file}", stderr=True)
 
 
 def _print(kept: KeptReport, wanted: ReportFormat) -> None:
@@ -143,9 +143,9 @@ def _print(kept: KeptReport, wanted: ReportFormat) -> None:
         # Not a byte more: what is redirected to a file can be checked as it is.
         write_document(kept.signed.document.decode() + ("\n" if sys.stdout.isatty() else ""))
     elif wanted == "html":
-        sys.stdout.write(report_page(kept))
+        write_exact(report_page(kept), sys.stdout)
     else:
-        sys.stdout.write(report_markdown(kept.report, signature_text(kept)))
+        write_exact(report_markdown(kept.report, signature_text(kept)), sys.stdout)
 
 
 def _render(console: Console, kept: KeptReport) -> None:

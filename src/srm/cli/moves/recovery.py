@@ -218,7 +218,7 @@ def show(
     partition: PartitionOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Records to print.")] = 100,
 ) -> None:
-    console = Console(soft_wrap=True)
+    console = open_console(soft_wrap=True)
     shown = 0
 
     def take(one: ResidueRange, records: Sequence[DecodedRecord]) -> bool:
