@@ -32,7 +32,7 @@ from srm.domain.moves.request import Mode, MoveRequest
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.moves import planning, steps
-from srm.engine.moves.records import MoveStore
+from srm.engine.moves.store import MoveStore
 from srm.kafka.cluster import KafkaCluster
 from srm.wiring import open_move
 from srm_lab.stack.stack import Stack, StackOptions

@@ -153,7 +153,17 @@ GROUPS: Final = (
             "src/srm_lab/testing/simulation/moves/*",
             *(
                 f"src/srm/engine/moves/{name}*"
-                for name in ("effects", "holding", "records", "steps")
+                for name in (
+                    "effects",
+                    "holding",
+                    "attempt",
+                    "context",
+                    "history",
+                    "registers",
+                    "store",
+                    "tables",
+                    "steps",
+                )
             ),
             "src/srm/domain/moves/progress*",
             "src/srm/domain/moves/routing*",

@@ -8,7 +8,7 @@
 (* beside them when all have come to rest.                                 *)
 (*                                                                         *)
 (* After each effect a process reads the routes again, and does what       *)
-(* follows from them then (bring_about in engine/moves/records.py).                 *)
+(* follows from them then (bring_about in engine/moves/attempt.py).                 *)
 (*                                                                         *)
 (* One topic with a fence, one group, one redirector.  Moves alternate: 1  *)
 (* leads from P to B, 2 back, 3 to B again.  Each operator runs one step   *)

@@ -23,7 +23,7 @@ from srm_airflow.outcome import as_json, engine_errors
 from srm_airflow.settings import config_path
 
 if TYPE_CHECKING:
-    from srm.engine.moves.records import MoveContext
+    from srm.engine.moves.context import MoveContext
     from srm.engine.ports import FlowContext
 
 logger = logging.getLogger(__name__)

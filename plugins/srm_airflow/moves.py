@@ -27,7 +27,7 @@ from srm.domain.moves.request import (
 )
 from srm.domain.text.amount import reasons_text
 from srm.engine.moves import holding, planning, steps, verification
-from srm.engine.moves.records import MoveContext
+from srm.engine.moves.context import MoveContext
 from srm.errors import ConflictError, NotFoundError
 from srm.pages.html import report_page
 from srm.pages.moves import as_text, plan_summary, plan_view, report_line, report_view

@@ -19,8 +19,9 @@ from srm.domain.text.amount import reasons_text
 from srm.engine.flows import supervision
 from srm.engine.flows.supervision import StateTopics, Watch
 from srm.engine.moves import steps
+from srm.engine.moves.context import MoveContext
 from srm.engine.moves.holding import renew_now
-from srm.engine.moves.records import MoveContext, MoveStore
+from srm.engine.moves.store import MoveStore
 from srm.errors import SrmError
 from srm.pages.moves import progress_line, progress_summary
 from srm.spark.supervisor import LOOK_EVERY_S, Application, progress, request_end, requester

@@ -30,7 +30,7 @@ from srm.kafka.wire.brokers import refusals_of
 
 if TYPE_CHECKING:
     from srm.engine.flows.supervision import StateTopics
-    from srm.engine.moves.records import MoveContext, Notary
+    from srm.engine.moves.context import MoveContext, Notary
     from srm.engine.ports import FlowContext
     from srm.replication.adoption import AdoptionContext
     from srm.replication.ports import Wire
@@ -221,7 +221,7 @@ def open_records(config: Config, source: str, target: str) -> Iterator[MoveConte
 def _move_context(
     config: Config, forward: FlowConfig, reverse: FlowConfig, source: Cluster, target: Cluster
 ) -> MoveContext:
-    from srm.engine.moves.records import MoveContext
+    from srm.engine.moves.context import MoveContext
 
     return MoveContext(
         flow_context(forward, source, target, config.cluster_clients(forward.flow.target)),
@@ -232,7 +232,7 @@ def _move_context(
 
 def notary(config: Config) -> Notary:
     """Return the signer of move reports, with the software versions they name."""
-    from srm.engine.moves.records import Notary
+    from srm.engine.moves.context import Notary
 
     versions = {
         "srm": __version__,

@@ -33,7 +33,7 @@ from srm.domain.offset_map.map_records import MAP_PARTITIONS, MapBlock, map_part
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.engine.cluster_ports import Cluster, TopicSpec
 from srm.engine.control.control_topics import ensure_compacted
-from srm.engine.moves.records import RoutingHistory
+from srm.engine.moves.history import RoutingHistory
 from srm.wiring import open_cluster
 from srm_lab.stack.kafka import KafkaBroker
 

@@ -25,7 +25,8 @@ from tests.waiting import eventually
 from srm.client.routing import RoutingWatcher
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import group_subject, topic_subject
-from srm.engine.moves.records import MoveStore, RoutingTables
+from srm.engine.moves.history import RoutingTables
+from srm.engine.moves.store import MoveStore
 from srm.errors import ConflictError
 from srm_lab.stack.kafka import KafkaBroker
 

@@ -32,7 +32,9 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.control_topics import create_control_topics
-from srm.engine.moves.records import SIDES, ControlChange, MoveContext, Registers
+from srm.engine.moves.context import SIDES, MoveContext
+from srm.engine.moves.registers import Registers
+from srm.engine.moves.tables import ControlChange
 from srm.errors import ConflictError, GateClosedError
 from srm.kafka.cluster import KafkaCluster
 from srm.kafka.state.writers import KafkaStateLog

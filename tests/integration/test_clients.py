@@ -21,7 +21,7 @@ from srm.client.producer import FailoverProducer
 from srm.client.routing import RoutingWatcher
 from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.moves.records import ensure_topics
+from srm.engine.moves.context import ensure_topics
 from srm.errors import ConflictError, UnavailableError
 from srm_lab.testing.logs import read_log
 

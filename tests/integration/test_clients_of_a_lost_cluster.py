@@ -23,7 +23,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.control.control_topics import compacted_spec
 from srm.engine.emission import emit
-from srm.engine.moves.records import ensure_topics
+from srm.engine.moves.context import ensure_topics
 from srm.engine.moves.steps import RunEvent
 from srm.wiring import open_move
 from srm_lab.stack.kafka import KafkaBroker

@@ -28,8 +28,8 @@ from typer.testing import CliRunner
 from srm.cli.main import app
 from srm.config.model import ClusterClients
 from srm.domain.moves.request import MoveRequest
+from srm.engine.moves.context import ensure_topics
 from srm.engine.moves.effects import set_fence
-from srm.engine.moves.records import ensure_topics
 from srm.kafka.cluster import KafkaCluster
 from srm_lab.stack.kafka import KafkaBroker
 

@@ -18,7 +18,9 @@ from tests.waiting import DEADLINE_S, eventually
 
 from srm.domain.moves.routing import Ack, Route
 from srm.domain.names import internal_topics
-from srm.engine.moves.records import SIDES, ControlChange, Registers, ensure_topics
+from srm.engine.moves.context import SIDES, ensure_topics
+from srm.engine.moves.registers import Registers
+from srm.engine.moves.tables import ControlChange
 from srm_lab.stack.jars import kafka_class_path
 from srm_lab.stack.java import find_java
 from srm_lab.testing.logs import read_log

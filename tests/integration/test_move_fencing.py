@@ -19,7 +19,8 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Route
 from srm.domain.names import internal_topics
 from srm.engine.control.control_topics import CONTROL_ID
-from srm.engine.moves.records import MoveContext, RoutingTables, ensure_topics
+from srm.engine.moves.context import MoveContext, ensure_topics
+from srm.engine.moves.history import RoutingTables
 from srm.kafka.state.writers import KafkaControlWriter
 from srm_lab.stack.kafka import KafkaBroker
 

@@ -23,7 +23,7 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.moves.records import MoveContext
+from srm.engine.moves.context import MoveContext
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 

@@ -21,7 +21,8 @@ from srm.domain.moves.disaster import Outcome
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import TopicPartition
 from srm.engine.groups.translate import translate
-from srm.engine.moves.records import ControlTables, MoveContext
+from srm.engine.moves.context import MoveContext
+from srm.engine.moves.tables import ControlTables
 from srm.engine.recovery import ReturnedFlow, pause_in_force
 from srm.errors import GateClosedError
 from srm.wiring import open_move, open_return

@@ -84,7 +84,7 @@ def groups(ctx: typer.Context) -> list[str]:
 
 def moves(ctx: typer.Context) -> list[str]:
     """Return the ids of moves, the newest of a cluster first."""
-    from srm.engine.moves.records import ControlTables
+    from srm.engine.moves.tables import ControlTables
 
     def newest(cluster: Cluster) -> Iterable[str]:
         plans = ControlTables.read_moves(cluster).plans()

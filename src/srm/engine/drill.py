@@ -46,8 +46,8 @@ from srm.engine.groups.group_sync import apply_exact
 from srm.engine.groups.ledger import drop_entries
 from srm.engine.groups.proving import Where, verdicts_of
 from srm.engine.groups.translate import first_records
+from srm.engine.moves.context import MoveContext, without_source
 from srm.engine.moves.planning import HALTED, Findings, as_warning, look_around
-from srm.engine.moves.records import MoveContext, without_source
 from srm.engine.status.observing import read_forecast
 from srm.errors import ConflictError, GroupActiveError, NotFoundError, SrmError
 

@@ -11,7 +11,7 @@ from srm.engine.cluster_ports import tolerate
 from srm.engine.drill import remove_leftovers
 from srm.engine.groups import checkpoints
 from srm.engine.groups.checkpoints import CheckpointSummary, Look
-from srm.engine.moves.records import level_if_needed
+from srm.engine.moves.registers import level_if_needed
 from srm.engine.ports import FlowContext
 from srm.errors import SrmError
 

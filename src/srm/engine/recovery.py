@@ -51,7 +51,10 @@ from srm.engine.flows.source_look import partitions_of
 from srm.engine.flows.supervision import pause_in_force
 from srm.engine.groups.checkpoints import groups_with_offsets
 from srm.engine.groups.ledger import read_ledger
-from srm.engine.moves.records import RoutingTables, abandoned_ms, as_move, level, undecided_moves
+from srm.engine.moves.context import as_move
+from srm.engine.moves.history import RoutingTables
+from srm.engine.moves.registers import level
+from srm.engine.moves.store import abandoned_ms, undecided_moves
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, GateClosedError, NotFoundError, SrmError, UnavailableError
 from srm.replication.ports import DecodedRecord

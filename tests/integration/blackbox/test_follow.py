@@ -20,7 +20,7 @@ from tests.waiting import eventually
 
 from srm.domain.moves.routing import Ack, Route
 from srm.domain.names import internal_topics
-from srm.engine.moves.records import ensure_topics
+from srm.engine.moves.context import ensure_topics
 
 # Three supervisors, and a JVM among their programs: half a minute on an idle machine.
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]

@@ -20,7 +20,7 @@ from srm import wiring
 from srm.cli import completing
 from srm.cli.main import app
 from srm.domain.names import internal_topics
-from srm.engine.moves import records
+from srm.engine.moves import tables
 
 
 @pytest.fixture(autouse=True)
@@ -145,7 +145,7 @@ def test_moves_are_those_of_the_clusters_that_answer(
         cluster.topics()
         return SimpleNamespace(plans=lambda: plans)
 
-    monkeypatch.setattr(records.ControlTables, "read_moves", read)
+    monkeypatch.setattr(tables.ControlTables, "read_moves", read)
     monkeypatch.setattr(completing, "LIMIT_S", 0.5)
     clusters.add("P")
 

@@ -20,7 +20,8 @@ from srm.domain.moves.revisions import KeptReport, PublicKey, Signed, chain_brea
 from srm.domain.text.amount import utc
 from srm.engine.drill import read_drills, run_drill
 from srm.engine.moves import verification
-from srm.engine.moves.records import MoveContext, MoveStore
+from srm.engine.moves.context import MoveContext
+from srm.engine.moves.store import MoveStore
 from srm.errors import (
     ConfigError,
     ConflictError,

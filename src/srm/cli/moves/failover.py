@@ -41,9 +41,11 @@ from srm.domain.text.amount import few, moment, reasons_text, some
 from srm.domain.text.documents import adapter
 from srm.engine.flows.supervision import operator, pause_in_force
 from srm.engine.moves import effects, holding, planning, verification
-from srm.engine.moves.records import InForce, MoveContext, MoveStore
+from srm.engine.moves.attempt import InForce
+from srm.engine.moves.context import MoveContext
 from srm.engine.moves.steps import RunEvent, carry_out
 from srm.engine.moves.steps import status as look_at
+from srm.engine.moves.store import MoveStore
 from srm.errors import ConflictError, StoppedError, UnavailableError, UsageError
 from srm.pages.moves import plan_view, progress_line, progress_view, reasons_of, report_view
 from srm.threads import start_thread

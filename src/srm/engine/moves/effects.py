@@ -34,17 +34,11 @@ from srm.domain.text.amount import some, utc
 from srm.domain.text.documents import Document, decode_or_none
 from srm.engine.cluster_ports import Cluster, tolerate
 from srm.engine.control.control_topics import CONTROL_ID, create_control_topics, until_not_fenced
-from srm.engine.moves.records import (
-    SIDES,
-    ControlChange,
-    InForce,
-    MoveContext,
-    MoveStore,
-    Registers,
-    between_same,
-    bring_about,
-    transact,
-)
+from srm.engine.moves.attempt import InForce, bring_about
+from srm.engine.moves.context import SIDES, MoveContext, between_same
+from srm.engine.moves.registers import Registers, transact
+from srm.engine.moves.store import MoveStore
+from srm.engine.moves.tables import ControlChange
 from srm.engine.ports import Caller, CallResult
 from srm.errors import ConflictError, SrmError
 from srm.threads import start_thread

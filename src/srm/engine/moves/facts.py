@@ -63,7 +63,8 @@ from srm.domain.text.amount import Reason, ago, amount, excerpt
 from srm.engine.cluster_ports import GroupDescription, Topics
 from srm.engine.flows.source_look import SourceLook
 from srm.engine.groups.translate import Logs, losses_of, partition_facts
-from srm.engine.moves.records import MoveContext, RoutingTables
+from srm.engine.moves.context import MoveContext
+from srm.engine.moves.history import RoutingTables
 from srm.engine.ports import FlowMaps
 
 Offsets = Mapping[TopicPartition, int]

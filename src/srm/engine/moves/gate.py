@@ -18,11 +18,12 @@ from srm.domain.moves.progress import HELD, MoveProgress, Observation
 from srm.domain.moves.routing import group_subject, missing_confirmations, topic_subject
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import reasons_text, some
+from srm.engine.moves.context import MoveContext
 from srm.engine.moves.effects import topics_without_fence
 from srm.engine.moves.facts import Look, MoveFacts
 from srm.engine.moves.planning import unsettled_problems
 from srm.engine.moves.reading import read_facts
-from srm.engine.moves.records import ControlTables, MoveContext
+from srm.engine.moves.tables import ControlTables
 from srm.errors import GateClosedError
 
 

@@ -32,6 +32,8 @@ from srm.engine.cluster_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S, tol
 from srm.engine.control.originals import create_originals
 from srm.engine.flows.supervision import operator, pause_in_force
 from srm.engine.moves import gate, reading
+from srm.engine.moves.attempt import Attempt, InForce, homes_on_source
+from srm.engine.moves.context import SIDES, MoveContext, sides_of
 from srm.engine.moves.effects import (
     call_redirectors,
     enforce_fences,
@@ -43,23 +45,12 @@ from srm.engine.moves.effects import (
     require_in_force,
 )
 from srm.engine.moves.facts import MoveFacts
+from srm.engine.moves.history import RoutingHistory
 from srm.engine.moves.planning import findings, route_problem, settings_of
-from srm.engine.moves.records import (
-    SIDES,
-    Attempt,
-    ControlChange,
-    ControlTables,
-    InForce,
-    MoveContext,
-    MoveStore,
-    Registers,
-    RoutingHistory,
-    homes_on_source,
-    record,
-    sides_of,
-    transact,
-)
+from srm.engine.moves.registers import Registers, record, transact
+from srm.engine.moves.store import MoveStore
 from srm.engine.moves.surroundings import absent_originals
+from srm.engine.moves.tables import ControlChange, ControlTables
 from srm.errors import ConflictError, FencedError, GateClosedError, SrmError, UnavailableError
 from srm.threads import start_thread
 

@@ -29,6 +29,8 @@ from srm.engine.cluster_ports import answers
 from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.groups.proving import Where, verdicts_of
+from srm.engine.moves.attempt import homes_to_move
+from srm.engine.moves.context import MoveContext, as_move, ensure_topics, sides_of
 from srm.engine.moves.effects import require_in_force
 from srm.engine.moves.facts import MoveFacts, missing_reasons
 from srm.engine.moves.reading import (
@@ -40,19 +42,10 @@ from srm.engine.moves.reading import (
     read_target,
     topics_to_move,
 )
-from srm.engine.moves.records import (
-    ControlChange,
-    MoveContext,
-    MoveStore,
-    Registers,
-    as_move,
-    ensure_topics,
-    homes_to_move,
-    sides_of,
-    transact,
-    undecided_moves,
-)
+from srm.engine.moves.registers import Registers, transact
+from srm.engine.moves.store import MoveStore, undecided_moves
 from srm.engine.moves.surroundings import surrounding_findings
+from srm.engine.moves.tables import ControlChange
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, UnavailableError, UsageError, message
 

@@ -42,6 +42,7 @@ from srm.engine.groups.translate import (
     past_markers,
     starts_of,
 )
+from srm.engine.moves.context import MoveContext
 from srm.engine.moves.facts import (
     Away,
     MoveFacts,
@@ -51,7 +52,7 @@ from srm.engine.moves.facts import (
     last_heard,
     topic_pairs,
 )
-from srm.engine.moves.records import MoveContext, RoutingHistory, RoutingTables
+from srm.engine.moves.history import RoutingHistory, RoutingTables
 from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import AuthorizationError, NotFoundError, UsageError
 

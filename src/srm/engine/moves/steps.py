@@ -29,21 +29,16 @@ from srm.domain.text.amount import reasons_text
 from srm.domain.text.documents import values_of
 from srm.engine.control.originals import create_originals
 from srm.engine.groups.group_sync import apply_exact
+from srm.engine.moves.attempt import InForce, bring_about
+from srm.engine.moves.context import MoveContext
 from srm.engine.moves.effects import keep_fence, topics_without_fence
 from srm.engine.moves.facts import Look, MoveFacts
 from srm.engine.moves.gate import look, patient_look, require
 from srm.engine.moves.holding import go, hold, release, renew, renew_now, renewals
 from srm.engine.moves.planning import left_alone, way_without_source, with_action
 from srm.engine.moves.reading import read_facts
-from srm.engine.moves.records import (
-    InForce,
-    MoveContext,
-    MoveStore,
-    Registers,
-    bring_about,
-    transact,
-    write_note,
-)
+from srm.engine.moves.registers import Registers, transact
+from srm.engine.moves.store import MoveStore, write_note
 from srm.engine.moves.surroundings import absent_originals
 from srm.engine.moves.verification import VerifyStatus, report, verify
 from srm.errors import (

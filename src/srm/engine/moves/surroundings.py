@@ -21,9 +21,9 @@ from srm.engine.flows.source_look import partitions_of
 from srm.engine.flows.supervision import driver_status
 from srm.engine.flows.target_topics import StateTopic
 from srm.engine.groups.checkpoints import WITHOUT_OFFSETS, per_group
+from srm.engine.moves.context import MoveContext
 from srm.engine.moves.facts import MoveFacts, TopicPair
 from srm.engine.moves.reading import read_writers
-from srm.engine.moves.records import MoveContext
 from srm.errors import AuthorizationError, message
 
 _SKEW_MS: Final = 2_000

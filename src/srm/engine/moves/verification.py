@@ -49,22 +49,16 @@ from srm.engine.flows.source_look import partitions_of
 from srm.engine.groups.checkpoints import per_group
 from srm.engine.groups.ledger import read_ledger
 from srm.engine.groups.translate import Maps, WantedMaps, partition_facts
+from srm.engine.moves.attempt import InForce
+from srm.engine.moves.context import MoveContext
 from srm.engine.moves.effects import call_redirectors, fence_if_possible
 from srm.engine.moves.facts import Offsets, TopicPair, topic_pairs
 from srm.engine.moves.gate import address_of_target, by_name
-from srm.engine.moves.records import (
-    ControlChange,
-    InForce,
-    MoveContext,
-    MoveStore,
-    Registers,
-    RoutingHistory,
-    RoutingTables,
-    record,
-    transact,
-    write_note,
-)
+from srm.engine.moves.history import RoutingHistory, RoutingTables
+from srm.engine.moves.registers import Registers, record, transact
+from srm.engine.moves.store import MoveStore, write_note
 from srm.engine.moves.surroundings import absent_on
+from srm.engine.moves.tables import ControlChange
 from srm.engine.ports import FlowMaps
 from srm.errors import (
     AuthorizationError,

@@ -27,10 +27,11 @@ from srm.engine.flows import source_look
 from srm.engine.flows.supervision import state_topic
 from srm.engine.groups.checkpoints import per_group, survey
 from srm.engine.groups.proving import Survey
+from srm.engine.moves.context import without_source
 from srm.engine.moves.facts import MoveFacts
 from srm.engine.moves.planning import nothing_to_move, unsettled_problems
 from srm.engine.moves.reading import read_outlook, read_target
-from srm.engine.moves.records import undecided_moves, without_source
+from srm.engine.moves.store import undecided_moves
 from srm.engine.moves.surroundings import missing_topics
 from srm.engine.ports import FlowContext
 from srm.engine.status.status import (

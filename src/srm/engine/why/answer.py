@@ -20,7 +20,7 @@ from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ListPair
 from srm.engine.flows.source_look import originals_of
 from srm.engine.groups.checkpoints import WITHOUT_OFFSETS, read_checkpoints, selection_of
-from srm.engine.moves.records import undecided_moves
+from srm.engine.moves.store import undecided_moves
 from srm.engine.ports import FlowContext
 from srm.engine.status.observing import observe
 from srm.engine.status.status import off_reason, pause_reason

@@ -37,9 +37,10 @@ from srm.engine.groups.group_sync import decisions_of
 from srm.engine.groups.ledger import read_ledger
 from srm.engine.groups.proving import read_proof
 from srm.engine.metrics.metrics import recent_rate, seconds_to_go
+from srm.engine.moves.context import as_move, without_source
 from srm.engine.moves.facts import waiting_reasons
+from srm.engine.moves.history import RoutingHistory, RoutingTables
 from srm.engine.moves.planning import Findings, findings
-from srm.engine.moves.records import RoutingHistory, RoutingTables, as_move, without_source
 from srm.engine.ports import FlowContext
 from srm.engine.status.status import NO_CHECKPOINT, group_proof
 from srm.engine.why.answer import (

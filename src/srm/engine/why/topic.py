@@ -23,7 +23,7 @@ from srm.engine.flows.source_look import SourceLook, bounds, partitions_with_lea
 from srm.engine.flows.supervision import SEE_LOG, SlotStatus, down_reasons, state_topic
 from srm.engine.groups.checkpoints import selection_of
 from srm.engine.metrics.metrics import recent_rate, seconds_to_go
-from srm.engine.moves.records import RoutingHistory, RoutingTables
+from srm.engine.moves.history import RoutingHistory, RoutingTables
 from srm.engine.ports import FlowContext
 from srm.engine.status.status import (
     GOING_ON,

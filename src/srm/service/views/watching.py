@@ -30,7 +30,8 @@ from srm.engine.cluster_ports import Cluster, away_cluster
 from srm.engine.control.recorded_copies import settings_now
 from srm.engine.drill import read_drills
 from srm.engine.map_reader import KafkaMapReader
-from srm.engine.moves.records import ControlTables, MoveStore
+from srm.engine.moves.store import MoveStore
+from srm.engine.moves.tables import ControlTables
 from srm.engine.ports import FlowContext
 from srm.engine.status.observing import observe
 from srm.errors import GivenUpError, SrmError, UnavailableError

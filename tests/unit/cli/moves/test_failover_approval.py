@@ -17,7 +17,10 @@ from srm.cli.moves.failover import _approve
 from srm.domain.moves.plan import MovePlan
 from srm.domain.text.amount import problem
 from srm.engine.flows.supervision import operator
-from srm.engine.moves.records import ControlChange, MoveContext, MoveStore, record
+from srm.engine.moves.context import MoveContext
+from srm.engine.moves.registers import record
+from srm.engine.moves.store import MoveStore
+from srm.engine.moves.tables import ControlChange
 from srm.errors import ConflictError, UsageError
 
 

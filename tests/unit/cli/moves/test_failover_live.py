@@ -29,8 +29,9 @@ from srm.domain.moves.gate import SyncStatus
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import HELD, MoveProgress, MoveStep
 from srm.domain.moves.request import MoveRequest
-from srm.engine.moves.records import MoveContext, MoveStore
+from srm.engine.moves.context import MoveContext
 from srm.engine.moves.steps import RunEvent
+from srm.engine.moves.store import MoveStore
 from srm.engine.moves.verification import VerifyStatus
 from srm.errors import NotFoundError, StoppedError, UnavailableError
 

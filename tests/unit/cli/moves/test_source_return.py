@@ -19,7 +19,8 @@ from srm.cli.moves import recovery
 from srm.cli.moves.recovery import render_found
 from srm.domain.moves.disaster import Outcome, PartitionOutcome
 from srm.domain.recovery.source_return import PartitionReturn, SourceReturn, TopicReturn
-from srm.engine.moves.records import MoveContext, level
+from srm.engine.moves.context import MoveContext
+from srm.engine.moves.registers import level
 from srm.engine.recovery import store_outcome
 from srm.errors import UnavailableError, UsageError
 

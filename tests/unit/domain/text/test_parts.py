@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from srm.domain.text import documents
 from srm.domain.text.documents import document_of, join, split
-from srm.engine.moves.records import Records
+from srm.engine.moves.tables import Records
 
 BROKERS_DEFAULT = 1_000_000
 

@@ -25,7 +25,7 @@ from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.control_topics import CONTROL_ID
 from srm.engine.drill import place_of_processes, read_drills, run_drill, write_drill
 from srm.engine.emission import emit
-from srm.engine.moves.records import MoveContext, ensure_topics, without_source
+from srm.engine.moves.context import MoveContext, ensure_topics, without_source
 from srm.errors import ConflictError, NotFoundError, UnavailableError
 
 GONE_PID = 2**22 - 3

@@ -16,7 +16,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.engine.groups.checkpoints import survey
 from srm.engine.groups.group_sync import sync
 from srm.engine.groups.translate import translate
-from srm.engine.moves.records import MoveContext
+from srm.engine.moves.context import MoveContext
 
 GROUP = "billing"
 REQUEST = MoveRequest("failover", "P", "B", ("Payments",), (GROUP,), accept_skips=True)

@@ -22,7 +22,7 @@ from srm.engine.groups.checkpoints import emit, selection_of
 from srm.engine.groups.group_sync import sync
 from srm.engine.groups.proving import read_proof, verdicts_of
 from srm.engine.groups.translate import WantedMaps, logs_of, partition_facts, starts_of
-from srm.engine.moves.records import MoveContext
+from srm.engine.moves.context import MoveContext
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConflictError
 

@@ -15,7 +15,7 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.cluster_ports import away_cluster
 from srm.engine.groups.checkpoints import emit
-from srm.engine.moves.records import MoveContext
+from srm.engine.moves.context import MoveContext
 from srm_lab.testing.fake_switch import FakeSwitch
 
 UNPLANNED = replace(REQUEST, mode="unplanned", slow_writer_seconds=0.0)

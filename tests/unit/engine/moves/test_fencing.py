@@ -33,7 +33,8 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.control_topics import ensure_compacted
-from srm.engine.moves.records import MoveContext, MoveStore
+from srm.engine.moves.context import MoveContext
+from srm.engine.moves.store import MoveStore
 from srm.errors import ConflictError, GateClosedError, SrmError, UnavailableError
 
 MOVES = internal_topics.MOVES

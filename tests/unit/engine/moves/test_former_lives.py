@@ -17,7 +17,7 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import apply_exact
-from srm.engine.moves.records import ensure_topics
+from srm.engine.moves.context import ensure_topics
 
 __all__ = ["disaster"]
 

@@ -25,7 +25,8 @@ from srm.domain.moves.routing import Ack, AckState
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.groups.ledger import read_ledger
-from srm.engine.moves.records import MoveContext, MoveStore
+from srm.engine.moves.context import MoveContext
+from srm.engine.moves.store import MoveStore
 from srm.errors import (
     ConflictError,
     UnavailableError,

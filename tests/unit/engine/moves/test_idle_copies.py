@@ -11,7 +11,7 @@ from tests.unit.engine.moves.control.moving import REQUEST, World
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.names.topics import TopicPartition
 from srm.engine.groups.translate import translate
-from srm.engine.moves.records import MoveContext
+from srm.engine.moves.context import MoveContext
 
 BACK = replace(
     REQUEST, operation="failback", source="B", target="P", groups=("near",), slow_writer_seconds=0.0

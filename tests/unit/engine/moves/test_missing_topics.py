@@ -23,7 +23,7 @@ from srm.engine.cluster_ports import TopicSpec
 from srm.engine.control.control_topics import create_control_topics
 from srm.engine.control.originals import original_findings
 from srm.engine.control.topic_sync import TopicSyncPlan
-from srm.engine.moves.records import MoveContext, ensure_topics
+from srm.engine.moves.context import MoveContext, ensure_topics
 from srm.engine.status.observing import flow_status
 from srm.engine.why import why_topic
 from srm.errors import AuthorizationError, ConflictError, SrmError

@@ -27,8 +27,8 @@ from srm.domain.names.flow_topics import RecordedCopies
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.domain.verification.compared_record import ComparedRecord
+from srm.engine.moves.context import MoveContext
 from srm.engine.moves.planning import findings
-from srm.engine.moves.records import MoveContext
 from srm.errors import UnavailableError
 
 THERE, BACK = Flow("P", "B"), Flow("B", "P")

@@ -17,7 +17,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.cluster_ports import away_cluster
 from srm.engine.control.control_topics import CONTROL_ID
-from srm.engine.moves.records import MoveContext
+from srm.engine.moves.context import MoveContext
 from srm.errors import ConflictError
 from srm_lab.testing.fake_switch import FakeSwitch
 

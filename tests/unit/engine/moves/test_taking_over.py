@@ -10,7 +10,8 @@ from tests.unit.engine.moves.control.moving import REQUEST, World, held
 
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run
-from srm.engine.moves.records import MoveContext, MoveStore
+from srm.engine.moves.context import MoveContext
+from srm.engine.moves.store import MoveStore
 from srm.errors import GateClosedError
 
 

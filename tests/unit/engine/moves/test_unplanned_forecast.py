@@ -19,7 +19,7 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.groups.checkpoints import emit
-from srm.engine.moves.records import MoveStore
+from srm.engine.moves.store import MoveStore
 from srm.engine.status.observing import flow_status, observe
 
 __all__ = ["disaster"]

@@ -12,7 +12,7 @@ from tests.unit.engine.moves.giving_up import UNPLANNED, Disaster, disaster
 
 from srm.domain.flow_state.replication_records import Pause
 from srm.domain.names.topics import TopicPartition
-from srm.engine.moves.records import MoveStore
+from srm.engine.moves.store import MoveStore
 from srm.errors import ConflictError
 
 __all__ = ["disaster"]

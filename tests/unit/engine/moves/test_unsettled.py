@@ -11,8 +11,8 @@ from tests.unit.engine.moves.giving_up import Disaster, disaster
 
 from srm.domain.flow_state.replication_records import Pause
 from srm.engine.drill import run_drill
+from srm.engine.moves.context import MoveContext
 from srm.engine.moves.planning import unsettled_problems
-from srm.engine.moves.records import MoveContext
 from srm.engine.status.observing import flow_status
 from srm.engine.status.status import flow_health
 from srm.engine.why import why_group, why_topic

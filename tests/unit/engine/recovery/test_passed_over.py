@@ -10,7 +10,7 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import Flow
 from srm.domain.offset_map.offset_map import Run
 from srm.engine.groups.group_sync import apply_exact, sync
-from srm.engine.moves.records import MoveContext
+from srm.engine.moves.context import MoveContext
 
 
 def with_kept(sites) -> MoveContext:

@@ -35,7 +35,8 @@ from srm.domain.recovery.source_return import CopyEnd, Shape, Wanted
 from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows.supervision import pause_in_force
-from srm.engine.moves.records import ControlTables, RoutingHistory
+from srm.engine.moves.history import RoutingHistory
+from srm.engine.moves.tables import ControlTables
 from srm.engine.ports import FlowContext
 from srm.engine.recovery import (
     ReturnedFlow,

@@ -40,7 +40,7 @@ from srm.domain.flow_state.replication_records import Pause
 from srm.domain.moves.routing import Route
 from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Stamped
-from srm.engine.moves.records import RoutingHistory, RoutingTables
+from srm.engine.moves.history import RoutingHistory, RoutingTables
 from srm.engine.status.observing import FlowState
 from srm.errors import ConfigError
 from srm.service.access.access import User

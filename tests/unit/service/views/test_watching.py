@@ -20,7 +20,7 @@ from tests.waiting import DEADLINE_S, eventually
 from srm.domain.names.topics import Flow
 from srm.engine.control import control_lists
 from srm.engine.drill import read_drills
-from srm.engine.moves.records import ControlTables
+from srm.engine.moves.tables import ControlTables
 from srm.errors import UnavailableError
 from srm.service.views import watching
 from srm.service.views.flow_rows import move_row, summary

@@ -26,7 +26,8 @@ from srm.engine.emission import emit
 from srm.engine.flows.supervision import pause_in_force
 from srm.engine.groups.group_sync import sync
 from srm.engine.moves import holding, planning, steps, verification
-from srm.engine.moves.records import MoveContext, RoutingHistory
+from srm.engine.moves.context import MoveContext
+from srm.engine.moves.history import RoutingHistory
 from srm.engine.recovery import ReturnedFlow
 from srm.errors import AuthorizationError, GateClosedError, SrmError
 from srm_lab.testing.fake_consumer import FakeConsumer, Reset

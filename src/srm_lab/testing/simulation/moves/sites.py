@@ -31,7 +31,7 @@ from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.domain.recovery.source_return import CopyEnd, Wanted
 from srm.engine.cluster_ports import Cluster, away_cluster
 from srm.engine.control.control_topics import create_control_topics, ensure_compacted
-from srm.engine.moves.records import MoveContext
+from srm.engine.moves.context import MoveContext
 from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import SrmError, UnavailableError
 from srm.replication.ports import DecodedRecord

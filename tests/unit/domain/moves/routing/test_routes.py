@@ -19,7 +19,7 @@ from srm.domain.moves.routing import (
     next_generation,
 )
 from srm.engine.cluster_ports import Stamped
-from srm.engine.moves.records import RoutingHistory
+from srm.engine.moves.history import RoutingHistory
 from srm.errors import IntegrityError
 
 routes = st.builds(

@@ -17,7 +17,8 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Route
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run
-from srm.engine.moves.records import MoveContext, RoutingHistory
+from srm.engine.moves.context import MoveContext
+from srm.engine.moves.history import RoutingHistory
 from srm.engine.ports import FlowContext
 from srm_lab.testing.fake_cluster import FakeCluster
 from srm_lab.testing.fake_compacted import FakeMapReader

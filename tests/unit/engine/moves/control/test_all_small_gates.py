@@ -35,8 +35,8 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position, Run
 from srm.domain.text.amount import Reason
+from srm.engine.moves.context import MoveContext
 from srm.engine.moves.facts import Look, SideFacts
-from srm.engine.moves.records import MoveContext
 from srm.errors import GateClosedError
 from srm_lab.testing.fake_switch import FakeSwitch
 

@@ -17,8 +17,9 @@ from srm.config.model import Config
 from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
 from srm.engine.moves import gate
+from srm.engine.moves.context import MoveContext, ensure_topics
 from srm.engine.moves.effects import lift_fence, lift_target, read_fences, set_fence
-from srm.engine.moves.records import MoveContext, MoveStore, ensure_topics
+from srm.engine.moves.store import MoveStore
 from srm.errors import AuthorizationError, ConflictError, GateClosedError, UnavailableError
 
 FENCED = replace(REQUEST, fence="acl")

@@ -14,8 +14,8 @@ from tests.unit.engine.moves.giving_up import Disaster
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import ERA, FenceKind
 from srm.domain.names.topics import TopicPartition
+from srm.engine.moves.context import MoveContext, ensure_topics
 from srm.engine.moves.effects import read_fences, set_fence
-from srm.engine.moves.records import MoveContext, ensure_topics
 
 FENCED = replace(REQUEST, fence="acl")
 ENDS = ("P->B", "B->P", "P->C", "C->P", "B->C", "C->B")

@@ -17,7 +17,7 @@ from srm.domain.names.topics import OpenTransaction, TopicPartition
 from srm.domain.text.amount import Reason
 from srm.engine.cluster_ports import GroupDescription, Stamped
 from srm.engine.moves.facts import Look, MoveFacts, SideFacts
-from srm.engine.moves.records import RoutingHistory, RoutingTables
+from srm.engine.moves.history import RoutingHistory, RoutingTables
 from srm.engine.ports import FlowMaps
 
 REQUEST = MoveRequest("failover", "P", "B", wait_seconds=60)

@@ -14,7 +14,7 @@ from srm.domain.moves.routing import Ack, Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.groups.checkpoints import emit
-from srm.engine.moves.records import ensure_topics
+from srm.engine.moves.context import ensure_topics
 from srm.errors import ConflictError
 
 EVERYTHING = replace(REQUEST, groups=())

@@ -12,7 +12,7 @@ from srm.config.model import Config
 from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.engine.moves.records import ensure_topics
+from srm.engine.moves.context import ensure_topics
 from srm.errors import GateClosedError
 
 

@@ -13,9 +13,11 @@ from tests.unit.engine.moves.steps.test_run import Clients, run
 from srm.domain.moves.gate import SyncStatus
 from srm.domain.moves.progress import MoveProgress, WaitNote
 from srm.domain.names import internal_topics
+from srm.engine.moves.context import MoveContext
 from srm.engine.moves.gate import require
-from srm.engine.moves.records import ControlTables, MoveContext, MoveStore
 from srm.engine.moves.steps import wait_status
+from srm.engine.moves.store import MoveStore
+from srm.engine.moves.tables import ControlTables
 from srm.errors import GateClosedError
 
 

@@ -20,15 +20,12 @@ from srm.domain.names.topics import TopicPartition
 from srm.domain.text.documents import split
 from srm.engine.cluster_ports import away_cluster
 from srm.engine.emission import emit
-from srm.engine.moves.records import (
-    ControlTables,
-    MoveContext,
-    MoveStore,
-    RoutingHistory,
-    ensure_topics,
-    homes_to_move,
-    level,
-)
+from srm.engine.moves.attempt import homes_to_move
+from srm.engine.moves.context import MoveContext, ensure_topics
+from srm.engine.moves.history import RoutingHistory
+from srm.engine.moves.registers import level
+from srm.engine.moves.store import MoveStore
+from srm.engine.moves.tables import ControlTables
 from srm.engine.status.observing import read_known
 from srm.errors import UnavailableError, UsageError
 from srm_lab.testing.fake_switch import FakeSwitch

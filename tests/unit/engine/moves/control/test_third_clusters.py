@@ -19,8 +19,9 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
 from srm.engine.cluster_ports import away_cluster
+from srm.engine.moves.context import MoveContext, ensure_topics
 from srm.engine.moves.reading import topics_to_move
-from srm.engine.moves.records import ControlTables, MoveContext, ensure_topics
+from srm.engine.moves.tables import ControlTables
 from srm_lab.testing.fake_switch import FakeSwitch
 
 NAMES = "ABC"

@@ -22,7 +22,9 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import sync
-from srm.engine.moves.records import MoveContext, MoveStore, RoutingTables, ensure_topics
+from srm.engine.moves.context import MoveContext, ensure_topics
+from srm.engine.moves.history import RoutingTables
+from srm.engine.moves.store import MoveStore
 from srm.engine.status.observing import read_forecast
 from srm.errors import (
     ConflictError,

@@ -21,7 +21,8 @@ from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.groups.checkpoints import emit
 from srm.engine.groups.group_sync import sync
-from srm.engine.moves.records import MoveStore, ensure_topics
+from srm.engine.moves.context import ensure_topics
+from srm.engine.moves.store import MoveStore
 from srm.errors import (
     UnavailableError,
 )

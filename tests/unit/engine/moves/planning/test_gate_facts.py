@@ -20,9 +20,9 @@ from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.map_loader import unread
 from srm.domain.offset_map.offset_map import OffsetMap, Position, Run
 from srm.engine.flows.target_topics import StateTopic
+from srm.engine.moves.context import MoveContext
 from srm.engine.moves.facts import TopicPair
 from srm.engine.moves.reading import read_facts
-from srm.engine.moves.records import MoveContext
 from srm.errors import AuthorizationError, GateClosedError, UsageError
 
 PAYMENTS = TopicPartition("Payments", 0)

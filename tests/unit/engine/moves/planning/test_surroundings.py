@@ -15,7 +15,7 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Ack, Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
-from srm.engine.moves.records import MoveContext, ensure_topics
+from srm.engine.moves.context import MoveContext, ensure_topics
 from srm.errors import ConflictError
 
 

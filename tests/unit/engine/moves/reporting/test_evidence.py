@@ -18,7 +18,8 @@ from srm.domain.moves.report import Approval
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.revisions import KeptReport, SigningKey, chain_break
 from srm.domain.names import internal_topics
-from srm.engine.moves.records import MoveContext, MoveStore, Notary
+from srm.engine.moves.context import MoveContext, Notary
+from srm.engine.moves.store import MoveStore
 from srm.engine.moves.verification import keep_report
 from srm.errors import ConfigError, NotFoundError, UnavailableError
 

@@ -18,7 +18,8 @@ from srm.domain.moves.routing import RedirectOrder, call_key
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import away_cluster
 from srm.engine.moves import effects
-from srm.engine.moves.records import MoveContext, MoveStore
+from srm.engine.moves.context import MoveContext
+from srm.engine.moves.store import MoveStore
 from srm.engine.ports import CallResult
 from srm.errors import ConflictError, SrmError, UnavailableError
 

@@ -17,8 +17,8 @@ from srm.cli.moves.failover import move_view
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.request import MoveRequest
 from srm.domain.names.internal_topics import MOVES
-from srm.engine.moves.records import MoveStore
 from srm.engine.moves.steps import RunEvent, offer_way_out
+from srm.engine.moves.store import MoveStore
 from srm.errors import ConflictError, GateClosedError, UnavailableError
 from srm.pages.moves import plan_view, report_view
 

@@ -15,7 +15,8 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
-from srm.engine.moves.records import MoveContext, MoveStore, ensure_topics
+from srm.engine.moves.context import MoveContext, ensure_topics
+from srm.engine.moves.store import MoveStore
 from srm.errors import (
     ConflictError,
     GateClosedError,

@@ -1,0 +1,156 @@
+"""Instructions in force of a move's attempt, and the routes that its steps write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from srm.domain.moves.plan import MovePlan
+from srm.domain.moves.progress import MoveProgress
+from srm.domain.moves.request import MoveRequest
+from srm.domain.moves.routing import (
+    LEASE_MS,
+    Ack,
+    CallStep,
+    Route,
+    RouteState,
+    home_subject,
+    merge_tables,
+)
+from srm.engine.moves.context import MoveContext, Side, read_both
+from srm.engine.moves.history import RoutingHistory
+from srm.engine.moves.store import MoveStore
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """Instructions in force, None before a hold; ``later``: the move that some subjects follow.
+
+    ``away``: those of them that it has not led back to the source of this move, or not yet.
+    ``returned``: those that have been on the source since, which one that leads to the target left.
+    """
+
+    attempt: int
+    step: CallStep | None
+    later: Mapping[str, str]
+    away: frozenset[str] = frozenset()
+    returned: frozenset[str] = frozenset()
+
+    @property
+    def moves(self) -> tuple[str, ...]:
+        return tuple(sorted({*self.later.values()}))
+
+    def leads(self, subject: str) -> bool:
+        """Return True if this move still holds the clients of a subject or has redirected them."""
+        return self.step in {"hold", "go"} and subject not in self.later
+
+    @classmethod
+    def read(cls, context: MoveContext, plan: MovePlan) -> Self:
+        """Read the current state; one cluster is enough."""
+        progress = MoveStore.read(context).progress(plan.move_id)
+        routes = merge_tables([one.routes for one in read_both(context, RoutingHistory.read)[0]])
+        return cls.of(plan, progress, routes)
+
+    @classmethod
+    def of(cls, plan: MovePlan, progress: MoveProgress, routes: Mapping[str, Route]) -> Self:
+        """Return the state; a later move that was released has led its clients nowhere."""
+        source, target = plan.request.source, plan.request.target
+        later = {
+            subject: route
+            for subject in plan.subjects
+            if (route := routes.get(subject)) is not None
+            and plan.move_id not in {one.move_id for one in route.each}
+            and route.generation >= progress.attempt
+            and (route.phase, route.cluster) != (1, target)  # released
+        }
+        moves = {subject: route.move_id for subject, route in later.items()}
+        away = frozenset(one for one, route in later.items() if route.cluster != source)
+        led = {one for one in away if (later[one].phase, later[one].cluster) == (2, target)}
+        returned = led | (later.keys() - away)
+        return cls(progress.attempt, progress.order_in_force, moves, away, frozenset(returned))
+
+
+def bring_about(context: MoveContext, plan: MovePlan, make: Callable[[InForce], None]) -> InForce:
+    """Call ``make``, which acts outside the control records, until its input is still in force.
+
+    No broker fences such an effect: a process that was stopped right before it may cause it after
+    any number of later moves. So ``make`` is called again with the state read after it, and acts on
+    that state regardless of earlier calls. Returns the final state.
+    """
+    now = InForce.read(context, plan)
+    while True:
+        make(now)
+        if (after := InForce.read(context, plan)) == now:
+            return now
+        now = after
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """The attempt of a move's progress, and the routes that its steps write."""
+
+    plan: MovePlan
+    progress: MoveProgress
+
+    def hold(self, beat: int, now_ms: int) -> dict[str, Route]:
+        return self._routes("source", "hold", now_ms, lease_ms=LEASE_MS, beat=beat)
+
+    def release(self, now_ms: int) -> dict[str, Route]:
+        return self._routes("source", "go", now_ms)
+
+    def go(self, now_ms: int) -> dict[str, Route]:
+        left = self.plan.request.source
+        return self._routes("target", "go", now_ms, decided=True, left=left)
+
+    def is_held_by(self, route: Route | None) -> bool:
+        ours = (self.progress.attempt, self.plan.move_id)
+        return route is not None and (route.state, route.attempt) == ("hold", ours)
+
+    def _routes(self, side: Side, state: RouteState, now_ms: int, **given: Any) -> dict[str, Route]:
+        cluster, move_id = getattr(self.plan.request, side), self.plan.move_id
+        route = Route(self.progress.attempt, cluster, state, move_id, now_ms, **given)
+        led = self.progress.homes
+        shared = {homes: replace(route, homes=homes) for homes in {*led.values()}}
+        routes = {subject: shared[homes] for subject, homes in led.items()}
+        for home in self.plan.homes if route.decided else ():
+            left = home if home == route.left else ""  # others have come by a route of their own
+            routes[home_subject(home)] = replace(route, homes=(home,), left=left)
+        return routes
+
+
+def homes_on_source(
+    plan: MovePlan, routes: Mapping[str, Route], acks: Iterable[Ack]
+) -> dict[str, tuple[str, ...]]:
+    """Return the homes of the clients on the source, by subject: itself, and of those led there.
+
+    The route that led them names them. Where a lost source has kept it, they report to the target.
+    """
+    request = plan.request
+    found = {subject: {request.source} for subject in plan.subjects}
+    for ack in acks:
+        if ack.cluster == request.source and ack.home and ack.subject in found:
+            found[ack.subject].add(ack.home)
+    for subject, homes in found.items():
+        led = routes[subject].about(request.source) if subject in routes else None
+        if led is not None and led.cluster == request.source:
+            there = routes[subject].homes_on(request.source)
+            found[subject] = homes - {request.source} | {*there} if there else set()
+        elif led is not None and request.reroute:
+            found[subject] = homes | {*led.homes} if led.homes else set()
+    return {subject: tuple(sorted(homes)) for subject, homes in found.items()}
+
+
+def homes_to_move(request: MoveRequest, routes: Mapping[str, Route]) -> tuple[str, ...]:
+    """Return the clusters whose unnamed clients a move of everything sends to its target.
+
+    An unplanned move redirects all clients of the lost source. A planned one only brings back those
+    whose home is its target: no gate has checked topics and groups of others.
+    """
+    prefix, ends = home_subject(""), {request.source, request.target}
+    there = {
+        subject.removeprefix(prefix)
+        for subject, route in routes.items()
+        if subject.startswith(prefix) and route.cluster == request.source
+    }
+    return tuple(sorted(there | ends if request.is_unplanned else there & {request.target}))

@@ -1,0 +1,112 @@
+"""Moves by id, as both clusters keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from srm.domain.flow_state.replication_records import Pause
+from srm.domain.moves.disaster import OUTCOME_PREFIX, Outcome
+from srm.domain.moves.plan import MovePlan
+from srm.domain.moves.progress import Carrier, MoveProgress, WaitNote
+from srm.domain.moves.report import Approval, approval_key, decode_approvals, join_approvals
+from srm.domain.moves.revisions import KeptReport, newest, report_key
+from srm.domain.names import internal_topics
+from srm.domain.text.documents import decode_or_none
+from srm.engine.moves.context import MoveContext, read_both, without_source
+from srm.engine.moves.tables import ControlTables
+from srm.engine.ports import FlowContext
+from srm.errors import NotFoundError, UnavailableError
+
+
+def write_note(context: MoveContext, note: WaitNote) -> None:
+    """Write the note of a waiting process; not fenced, as its loss only delays."""
+    context.target.compacted_topic(internal_topics.MOVES).write({note.key(): note.value()})
+
+
+@dataclass(frozen=True)
+class MoveStore:
+    """Records of moves by move id: of those of both clusters the furthest, or newest, counts."""
+
+    tables: Sequence[ControlTables]
+    where: str = ""
+    missing: Sequence[UnavailableError] = ()
+    status: str = "srm failover status"
+
+    @classmethod
+    def read(cls, context: MoveContext) -> Self:
+        """Read both clusters; one of them may be unavailable."""
+        where = f"{context.target.alias} or {context.source.alias}"
+        found, missing = read_both(context, ControlTables.read_moves)
+        known = missing if context.condemned is None else ()
+        return cls(found, where, known, context.command("status"))
+
+    def load(self, move_id: str) -> tuple[MovePlan, MoveProgress]:
+        if (plan := self.plan(move_id)) is None:
+            what = f"move {move_id!r} is not known on {self.where}"
+            for error in self.missing:
+                raise UnavailableError(f"{what}: {error.what}", error.action)
+            raise NotFoundError(what, f"see '{self.status}', or plan it")
+        return plan, self.progress(move_id)
+
+    def plan(self, move_id: str) -> MovePlan | None:
+        plans = map(MovePlan.decode, self._documents(f"plan:{move_id}"))
+        return max(plans, key=lambda plan: plan.created_ms, default=None)
+
+    def progress(self, move_id: str) -> MoveProgress:
+        """Return the progress of a move; one that was only planned is at its first step."""
+        known = [table.progress[move_id] for table in self.tables if move_id in table.progress]
+        return max(known, key=lambda one: one.rank, default=MoveProgress(move_id))
+
+    def carrier(self, move_id: str, now_ms: int) -> Carrier | None:
+        """Return the process that carries a move; None if its notes are not known now."""
+        notes = [table.notes[move_id] for table in self.tables if move_id in table.notes]
+        last = max(notes, key=lambda note: note.time_ms, default=None)
+        is_known = last is not None or not self.missing
+        return self.progress(move_id).last_carrier(last, now_ms) if is_known else None
+
+    def moves(self) -> tuple[tuple[MovePlan, MoveProgress], ...]:
+        """Return all known moves with their progress, the oldest plan first."""
+        plans: dict[str, MovePlan] = {}
+        for plan in (plan for table in self.tables for plan in table.plans()):
+            known = plans.get(plan.move_id, plan)
+            plans[plan.move_id] = max(known, plan, key=lambda one: one.created_ms)
+        in_order = sorted(plans.values(), key=lambda plan: (plan.created_ms, plan.move_id))
+        return tuple((plan, self.progress(plan.move_id)) for plan in in_order)
+
+    def report(self, move_id: str) -> KeptReport | None:
+        values = self._documents(report_key(move_id))
+        found = (decode_or_none(value, KeptReport.decode) for value in values)
+        return newest(kept for kept in found if kept is not None)
+
+    def outcome(self, move_id: str) -> Outcome | None:
+        values = self._documents(f"{OUTCOME_PREFIX}{move_id}")
+        found = [decode_or_none(value, Outcome.decode) for value in values]
+        return max(filter(None, found), key=lambda outcome: outcome.time_ms, default=None)
+
+    def approvals(self, move_id: str) -> tuple[Approval, ...]:
+        """Return the approvals of a move, the oldest first; damaged ones are logged."""
+        values = self._documents(approval_key(move_id))
+        return join_approvals(*(decode_or_none(one, decode_approvals) or () for one in values))
+
+    def _documents(self, key: str) -> list[bytes]:
+        return [table.documents[key] for table in self.tables if key in table.documents]
+
+
+def undecided_moves(context: FlowContext, pause: Pause) -> Iterator[MoveProgress]:
+    """Yield the known moves of a pause that the flow's target has not decided."""
+    store = MoveStore.read(without_source(context))
+    known = (store.progress(move_id) for move_id in pause.moves if store.plan(move_id))
+    return (progress for progress in known if not progress.is_decided)
+
+
+def abandoned_ms(context: FlowContext, pause: Pause) -> dict[str, int]:
+    """Return when the moves of a pause abandoned each topic: those that joined it came later."""
+    store = MoveStore.read(without_source(context))
+    plans = [plan for move_id in reversed(pause.moves) if (plan := store.plan(move_id))]
+    return {
+        topic: store.progress(plan.move_id).times_ms.get("holding", pause.time_ms)
+        for plan in plans
+        for topic in plan.topics
+    }
