@@ -618,6 +618,12 @@ MUTANTS: Final[Sequence[Mutant]] = (
         killer="tests/unit/engine/moves/test_unplanned_together.py",
     ),
     Mutant(
+        "an approval covers any loss",
+        "an unplanned move holds only up to the loss that its approval accepts",
+        (("srm.engine.moves.holding:beyond_approval", _always("")),),
+        killer="tests/unit/engine/moves/control/test_accepted_loss.py",
+    ),
+    Mutant(
         "a late hold pauses for good",
         "a hold of a move that was decided and settled ends its pause",
         (("srm.engine.moves.holding:_leave_if_late", _always(None)),),

@@ -154,6 +154,14 @@ def approval_text(plan: MovePlan) -> str:
     return "\n".join(_text(plan)) + "\n"
 
 
+def accepted_text(plan: MovePlan) -> str:
+    """Say up to which loss an approval of an unplanned move is valid."""
+    if plan.accepted_rpo is None:
+        return "An approval accepts any loss: its bound is not known."
+    most = amount(plan.accepted_rpo, "record")
+    return f"An approval accepts the loss of up to {most}; beyond that the move needs another one."
+
+
 def plan_page(plan: MovePlan) -> str:
     return render_page("plan.html", plan=plan, text=moves.as_text(moves.plan_view(plan)))
 
@@ -171,6 +179,8 @@ def _text(plan: MovePlan) -> Iterator[str]:
         )
         yield ""
         yield f"**{escape(plan.forecast.line(request.source))}**"
+        yield ""
+        yield accepted_text(plan)
         yield ""
         yield from _forecast(plan.forecast, request.source)
     else:

@@ -175,6 +175,10 @@ class Forecast:
         backlog = f"unread backlog {self.unread_backlog:,} of {amount(len(rest), 'group')}{still}"
         return backlog if len(rest) == len(self.groups) else f"{known}, {backlog}"
 
+    def grown(self, seconds: float) -> int | None:
+        """Return ``at_most`` after further seconds at the last rate; None if not known."""
+        return None if self.at_most is None else self.at_most + math.ceil(self.rate * seconds)
+
     def numbers(self) -> dict[str, int | float | None]:
         """Return the numbers to approve by name, in records or seconds."""
         age_ms = self.age_ms

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from srm.domain.groups.translation import (
     UNFINISHED,
@@ -49,6 +49,9 @@ A ``conflict`` needs a decision. An ``own-commit`` is kept, because the source i
 """
 
 _NOTHING = LogRange(0, 0, 0)
+
+ACCEPTED_RPO: Final = "accepted_rpo"
+"""Number of an approval: records that it accepts to lose at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,9 +383,18 @@ class MovePlan(Document):
         """Subjects of unrouted clients, if redirected; not held: no plan or gate knows them."""
         return tuple(map(home_subject, self.homes))
 
+    @property
+    def accepted_rpo(self) -> int | None:
+        """Records that an approval of an unplanned move accepts to lose; None: no bound is known.
+
+        The forecast's upper bound, grown at its rate for the time limit of the move.
+        """
+        found = self.forecast
+        return None if found is None else found.grown(self.request.wait_seconds)
+
     def numbers(self) -> dict[str, int | float | None]:
         if self.forecast is not None:
-            return self.forecast.numbers()
+            return {**self.forecast.numbers(), ACCEPTED_RPO: self.accepted_rpo}
         groups = self.groups
         return {
             "groups": len(groups),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Final, Literal
 
 from pydantic import computed_field
 
 from srm.domain.moves.disaster import Forecast, Outcome
-from srm.domain.moves.plan import GroupPlace, GroupPlan, MovePlan
+from srm.domain.moves.plan import ACCEPTED_RPO, GroupPlace, GroupPlan, MovePlan
 from srm.domain.moves.progress import DECIDED, GroupResume, MoveProgress, MoveStep
 from srm.domain.moves.request import SETTINGS, Mode, Operation
 from srm.domain.moves.routing import AckState, Call, ClientKind, StampedAck, missing_confirmations
@@ -50,6 +50,18 @@ class Approval:
         for name, number in self.numbers.items():
             if number is not None and not math.isfinite(number):
                 raise UsageError(f"approval by {self.by}: {name} is {number}: use None for unknown")
+
+
+def beyond_approval(approvals: Sequence[Approval], forecast: Forecast) -> str:
+    """Return why a loss needs another approval, empty if the newest one accepts it.
+
+    A move without approvals needs none; an approval of an unknown loss accepts any.
+    """
+    accepted = approvals[-1].numbers.get(ACCEPTED_RPO) if approvals else None
+    if accepted is None or (forecast.at_most is not None and forecast.at_most <= accepted):
+        return ""
+    found = "unknown" if forecast.at_most is None else f"up to {amount(forecast.at_most, 'record')}"
+    return f"the loss is {found} now, the approval by {approvals[-1].by} accepts {accepted:,}"
 
 
 def approval_key(move_id: str) -> str:

@@ -24,8 +24,10 @@ from typing import Final
 
 from srm.config.model import differences, key_of
 from srm.domain.flow_state.replication_records import Pause
+from srm.domain.moves.disaster import Forecast
 from srm.domain.moves.plan import MovePlan, offsets_to_write
 from srm.domain.moves.progress import HELD, MoveProgress, run_again
+from srm.domain.moves.report import beyond_approval
 from srm.domain.moves.routing import LEASE_MS, Route, group_subject, is_home, next_generation
 from srm.domain.text.amount import reasons_text, some
 from srm.engine.cluster_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S, tolerate
@@ -214,6 +216,8 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
     fresh = findings(context, pinned, plan.move_id, chosen)
     if texts := (*(each.text for each in fresh.blocking), *gate.deleted_commits(plan, fresh.facts)):
         raise ConflictError(f"move {plan.move_id} cannot start: {reasons_text(texts)}")
+    if fresh.facts.is_away:
+        _require_approved(context, plan, fresh.facts.forecast(context.now_ms()))
     create_originals(context.forward, absent_originals(context, fresh.facts))
     _remove_remnants(context, fresh.facts)
     if fresh.facts.is_away:
@@ -345,15 +349,29 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: MoveFacts) -> MoveP
     earlier = ("recent", "newest", "copies", "growth")
     known = {name: getattr(before.away, name) for name in earlier}
     final = replace(final, source=replace(final.away, **known))
+    forecast = replace(final.forecast(context.now_ms()), notes=notes)
+    try:
+        _require_approved(context, plan, forecast)
+    except ConflictError:
+        switch.leave(plan.move_id)
+        raise
     return MoveProgress(
         plan.move_id,
         times_ms={"holding": begun_ms},
         hold_stamp_ms=begun_ms,
         lag_at_hold={group.group: group.lag for group in before.plans},
         members_at_hold={group: before.followers(group) for group in plan.group_names},
-        forecast=replace(final.forecast(context.now_ms()), notes=notes),
+        forecast=forecast,
         left_alone=_late_groups(context, plan, final),
     )
+
+
+def _require_approved(context: MoveContext, plan: MovePlan, forecast: Forecast) -> None:
+    """Raise ConflictError if more may be lost than the newest approval accepts."""
+    if reason := beyond_approval(MoveStore.read(context).approvals(plan.move_id), forecast):
+        raise ConflictError(
+            f"move {plan.move_id}: {reason}: nothing was done; plan it again, and approve that plan"
+        )
 
 
 def _leave_if_late(context: MoveContext, plan: MovePlan, before: Pause | None) -> None:

@@ -57,6 +57,7 @@ def test_yes_is_an_approval_with_the_numbers_of_the_forecast(
         "unread_backlog": None,  # of the group without a checkpoint it is not known
         "seconds_since_the_source_answered": 1.5,
         "groups": 1,
+        "accepted_rpo": 330,
     }
 
 
