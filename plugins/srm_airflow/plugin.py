@@ -6,7 +6,8 @@ module path.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import os
+from typing import Any, ClassVar, Final
 
 from airflow.plugins_manager import AirflowPlugin
 
@@ -14,6 +15,7 @@ from srm_airflow.additions import PAGES, RunLink
 from srm_airflow.compat import HAS_TASK_STATE
 
 _TASK_INSTANCE = "/api/v2/dags/{DAG_ID}/dagRuns/{RUN_ID}/taskInstances/{TASK_ID}"
+HOSTS_VARIABLE: Final = "SRM_AIRFLOW_HOSTS"
 _REPORTS = "/srm/reports"
 _PROGRESS = [
     {
@@ -37,6 +39,26 @@ async def serve_service(scope: Any, receive: Any, send: Any) -> None:
     from srm_airflow.apps import serve  # noqa: PLC0415 - workers load plugins too
 
     await serve(scope, receive, send)
+
+
+def host_check() -> list[dict[str, Any]]:
+    """Refuse requests for other names than those of $SRM_AIRFLOW_HOSTS, if it is set.
+
+    A page of another site that lets its name lead to this machine is refused by that.
+    """
+    hosts = [host.strip() for host in os.environ.get(HOSTS_VARIABLE, "").split(",") if host.strip()]
+    if not hosts:
+        return []
+    from starlette.middleware.trustedhost import TrustedHostMiddleware  # noqa: PLC0415 - as above
+
+    return [
+        {
+            "name": "hosts of srm",
+            "middleware": TrustedHostMiddleware,
+            "args": [],
+            "kwargs": {"allowed_hosts": hosts, "www_redirect": False},
+        }
+    ]
 
 
 class SrmPlugin(AirflowPlugin):
@@ -84,3 +106,4 @@ class SrmPlugin(AirflowPlugin):
         # After what is below it: the first that matches serves.
         {"name": "srm", "app": serve_service, "url_prefix": "/srm"},
     ]
+    fastapi_root_middlewares: ClassVar[list[dict[str, Any]]] = host_check()

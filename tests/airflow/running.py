@@ -33,7 +33,7 @@ def running_airflow(
         airflow.prepare()
         airflow.start()
         airflow.wait_ready(lambda _name: None)
-        with AirflowApi(airflow.url) as api:
+        with AirflowApi(airflow.url, airflow.login) as api:
             yield airflow, api
     finally:
         airflow.stop()

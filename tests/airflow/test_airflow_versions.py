@@ -50,7 +50,7 @@ from tests.airflow.running import running_airflow
 folder, config = map(pathlib.Path, sys.argv[1:])
 paused = {"AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True"}
 with running_airflow(folder, config, "*", paused) as (airflow, _):
-    print(airflow.url, flush=True)
+    print(airflow.url, *airflow.login, flush=True)
     sys.stdin.read()
 """
 INSTALLED = version("apache-airflow")
@@ -97,8 +97,8 @@ def test_every_form_opens_ready_and_a_move_is_triggered_approved_and_reported(
     with (
         copied_site(clusters, file) as site,
         reporting(site),
-        served(python, file, tmp_path) as url,
-        AirflowApi(url) as api,
+        served(python, file, tmp_path) as (url, login),
+        AirflowApi(url, login) as api,
         browser.new_context(viewport={"width": 1280, "height": 1200}) as context,
     ):
         context.set_default_timeout(120_000)
@@ -107,7 +107,7 @@ def test_every_form_opens_ready_and_a_move_is_triggered_approved_and_reported(
         dags = api._call("GET", "/dags", params={"limit": 100})["dags"]
         files = {dag["relative_fileloc"]: dag["dag_id"] for dag in dags if dag["dag_id"] != move}
         assert "srm_failover" in files.values()
-        sign_in(page, url)
+        sign_in(page, url, login)
         for dag in files.values():
             open_form(page, f"{url}/dags/{dag}")
 
@@ -127,8 +127,8 @@ def test_every_form_opens_ready_and_a_move_is_triggered_approved_and_reported(
 
 
 @contextmanager
-def served(python: str, config: Path, folder: Path) -> Iterator[str]:
-    """Run an Airflow with all DAGs, the periodic ones paused; give its address."""
+def served(python: str, config: Path, folder: Path) -> Iterator[tuple[str, tuple[str, str]]]:
+    """Run an Airflow with all DAGs, the periodic ones paused; give its address and a login."""
     found = Path(str(distribution("kafka-srm").locate_file("")))
     [entry_points] = found.glob("kafka_srm-*.dist-info")
     shutil.copytree(entry_points, folder / "installed" / entry_points.name)
@@ -142,14 +142,18 @@ def served(python: str, config: Path, folder: Path) -> Iterator[str]:
         try:
             address = process.stdout.readline().strip()
             assert address, "Airflow has not started"
-            yield address
+            url, name, password = address.split()
+            yield url, (name, password)
         finally:
             process.stdin.close()
 
 
-def sign_in(page: Page, url: str) -> None:
+def sign_in(page: Page, url: str, login: tuple[str, str]) -> None:
     """Sign in; up to Airflow 3.2 the home page appears afterwards, whatever was opened before."""
-    page.goto(f"{url}/auth/token/login")
+    page.goto(f"{url}/auth/login")
+    for label, value in zip(("Username", "Password"), login, strict=True):
+        page.get_by_label(label).fill(value)
+    page.get_by_role("button", name="Sign in").click()
     expect(page.get_by_role("link", name="Home").first).to_be_visible()
 
 

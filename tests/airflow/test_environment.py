@@ -6,12 +6,16 @@ import json
 import stat
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
+from starlette.responses import PlainTextResponse
+from starlette.testclient import TestClient
 
 from srm.errors import StackError
-from srm_lab.stack.airflow import airflow_environment
+from srm_airflow.plugin import HOSTS_VARIABLE, host_check
+from srm_lab.stack.airflow import airflow_environment, web_environment
 
 PROJECT = Path(__file__).resolve().parents[2]
 
@@ -62,6 +66,39 @@ def test_secrets_are_long_enough_private_and_the_same_after_a_restart(tmp_path: 
     assert len(first["AIRFLOW__API_AUTH__JWT_SECRET"]) >= 64
     (kept,) = (tmp_path / "home").glob("*.json")
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+
+def test_one_user_logs_in_with_a_password_of_this_home_and_tasks_do_as_well(
+    tmp_path: Path,
+) -> None:
+    made, other = environment(tmp_path / "home"), environment(tmp_path / "other")
+    file = Path(made["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"])
+    password = made["SRM_AIRFLOW_PASSWORD"]
+
+    assert made["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS"] == "False"
+    assert json.loads(file.read_text()) == {made["SRM_AIRFLOW_USER"]: password}
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert len(password) >= 16
+    assert password != other["SRM_AIRFLOW_PASSWORD"]
+
+
+def test_a_name_that_is_led_to_this_machine_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A page of another site can make its own name lead here, and is then no other site."""
+    hosts = web_environment(environment(tmp_path))[HOSTS_VARIABLE]
+    monkeypatch.setenv(HOSTS_VARIABLE, hosts)
+    [check] = host_check()
+
+    async def served(_scope: Any, _receive: Any, send: Any) -> None:
+        await PlainTextResponse("Airflow")(_scope, _receive, send)
+
+    client = TestClient(check["middleware"](served, *check["args"], **check["kwargs"]))
+    answers = {
+        host: client.get("/", headers={"Host": host}).status_code
+        for host in ("localhost:8080", "127.0.0.1:8080", "evil.example:8080")
+    }
+    assert answers == {"localhost:8080": 200, "127.0.0.1:8080": 200, "evil.example:8080": 400}
 
 
 def test_the_log_servers_have_ports_of_their_own(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.airflow.copies import COPIED, copied_site, reporting
 from tests.airflow.running import PROJECT, running_airflow
@@ -34,7 +35,8 @@ def test_a_missed_rpo_calls_the_notifier_once_and_a_kept_one_does_not(
             "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "True",
             "PYTHONPATH": str(PROJECT),
         }
-        with running_airflow(tmp_path, file, "srm_rpo", environ) as (_, api):
+        with running_airflow(tmp_path, file, "srm_rpo", environ) as (airflow, api):
+            assert refusals(airflow.url) == (401, 400)
             dag = f"srm_rpo_{site.x.alias}_to_{site.y.alias}"
             chat = {"connection_id": "chat", "conn_type": "generic", "host": str(posts)}
             api._call("POST", "/connections", json=chat)
@@ -58,6 +60,13 @@ def test_a_missed_rpo_calls_the_notifier_once_and_a_kept_one_does_not(
             runs = [post[1] for post in told(posts)]
             assert runs.count(run) == 1
             assert kept(api, dag).isdisjoint(runs)
+
+
+def refusals(url: str) -> tuple[int, int]:
+    """Return how Airflow answers without a login, and under a name that leads to this machine."""
+    own = httpx.get(f"{url}/api/v2/dags", trust_env=False)
+    other = httpx.get(url, headers={"Host": "evil.example"}, trust_env=False)
+    return own.status_code, other.status_code
 
 
 def told(posts: Path) -> list[list[str]]:

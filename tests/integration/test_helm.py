@@ -42,6 +42,7 @@ OBJECTS: Final = (
     *("rolebinding-rbac-v1", "secret-v1", "service-v1", "serviceaccount-v1"),
 )
 ALL: Final = {
+    "service.enabled": "true",
     "monitoring.serviceMonitor": "true",
     "monitoring.prometheusRule": "true",
     "monitoring.dashboard": "true",

@@ -133,9 +133,11 @@ def _seconds(value: float | None) -> str:
 
 
 def _invite(console: Console, kept: StackStatus) -> None:
+    name, password = kept.airflow_login or ("", "")
     console.print(
         f"\n{kept.service_url}: flows, groups and moves of this stack, live\n"
-        f"\nEverything is still running. Open {kept.airflow_url} (no login) and\n"
+        f"\nEverything is still running. Open {kept.airflow_url}, log in\n"
+        f"as {name} with password {password}, and\n"
         "  - choose Dags, srm_failover.P.B, Trigger: leave the form as it is for a failover P->B;\n"
         "    for the way back choose failback\n"
         "  - watch the run's graph; the log of task wait shows the remaining records live\n"

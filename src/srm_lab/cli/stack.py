@@ -95,8 +95,9 @@ def _render_up(console: Console, status: StackStatus) -> None:
         table.add_row("SRM", f"{status.service_url} (pages, REST API)")
     for alias, address in status.bootstrap.items():
         table.add_row(f"Kafka {alias}", address)
-    if status.airflow_url is not None:
-        table.add_row("Airflow", f"{status.airflow_url} (no login)")
+    if status.airflow_login is not None:
+        name, password = status.airflow_login
+        table.add_row("Airflow", f"{status.airflow_url} (login {name}, password {password})")
     table.add_row("Config", _short(status.config))
     table.add_row("Logs", _short(status.logs))
     console.print(table)

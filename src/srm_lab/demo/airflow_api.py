@@ -45,20 +45,26 @@ class RunView:
 
 
 class AirflowApi:
-    """A client of one Airflow whose users need no password.
+    """A client of one Airflow; ``login``: name and password, where its users need them.
 
     Every call raises :class:`UnavailableError` when Airflow does not answer, or with an error, and
     :class:`UsageError` when it refuses the request.
     """
 
-    def __init__(self, url: str, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        login: tuple[str, str] | None = None,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
         self._url = url
+        self._login = login
         self._client = httpx.Client(
             base_url=url, trust_env=False, timeout=_REQUEST_S, transport=transport
         )
 
     def __enter__(self) -> Self:
-        answer = self.insist(lambda: self._call("GET", "/auth/token"))
+        answer = self.insist(self._log_in)
         self._client.headers["Authorization"] = f"Bearer {answer['access_token']}"
         return self
 
@@ -69,6 +75,13 @@ class AirflowApi:
         trace: TracebackType | None,
     ) -> None:
         self._client.close()
+
+    def _log_in(self) -> Any:
+        if self._login is None:
+            return self._call("GET", "/auth/token")
+        name, password = self._login
+        body = {"username": name, "password": password}
+        return self._call("POST", "/auth/token", json=body)
 
     def insist(self, call: Callable[[], _T]) -> _T:
         """Repeat a call for some minutes while Airflow does not answer, as on a busy machine.

@@ -133,8 +133,9 @@ def _play(world: DemoWorld, options: DemoOptions) -> DemoReport:
         world.stack = Stack(StackOptions(home=world.home))
         _up(world)
         display.say(f"{world.stack.service.url}: flows, groups and moves, live")
-        display.say(f"{world.stack.airflow.url} (no login)")
-    with AirflowApi(world.stack.airflow.url) as api:
+        name, password = world.stack.airflow.login
+        display.say(f"{world.stack.airflow.url}, login {name} with password {password}")
+    with AirflowApi(world.stack.airflow.url, (name, password)) as api:
         scenario.put_off_aggregation(api)
         with display.step("Payments to start with"):
             scenario.await_load()

@@ -54,6 +54,10 @@ WEB_CONNECT_ARGS: Final[dict[str, object]] = {"timeout": 10}
 SQLITE_ASYNC_ARGS: Final[dict[str, object]] = {"timeout": 60}
 
 _SECRETS_FILE: Final = "secrets.json"
+_PASSWORDS_FILE: Final = "passwords"
+
+USER: Final = "admin"
+"""Name of the one user of an embedded Airflow."""
 
 
 def airflow_environment(home: Path, project: Path, port: int, config_path: Path) -> dict[str, str]:
@@ -68,6 +72,7 @@ def airflow_environment(home: Path, project: Path, port: int, config_path: Path)
     kept = _keep_values(home)
     return {
         "AIRFLOW_HOME": str(home),
+        **_login(home, kept),
         "SRM_CONFIG": str(config_path.absolute()),
         **_core(home, project, kept),
         **_web(port, kept),
@@ -76,6 +81,25 @@ def airflow_environment(home: Path, project: Path, port: int, config_path: Path)
         **_loopback_without_proxy(),
         # numpy is imported before Airflow forks, and threads of its do not survive that.
         "OPENBLAS_NUM_THREADS": "1",
+    }
+
+
+def _login(home: Path, kept: Mapping[str, str]) -> dict[str, str]:
+    """Let people and tasks log in with one name and a password that was made for this home."""
+    passwords = home / _PASSWORDS_FILE
+    if not passwords.exists():
+        with disk_errors(passwords):
+            passwords.touch(mode=0o600)
+            passwords.write_text(json.dumps({USER: kept["password"]}))
+    return {
+        "AIRFLOW__CORE__AUTH_MANAGER": (
+            "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager"
+        ),
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
+        "SRM_AIRFLOW_USER": USER,
+        "SRM_AIRFLOW_PASSWORD": kept["password"],
     }
 
 
@@ -113,7 +137,7 @@ def _core(home: Path, project: Path, kept: Mapping[str, str]) -> dict[str, str]:
 def _web(port: int, kept: Mapping[str, str]) -> dict[str, str]:
     url = f"http://localhost:{port}"
     return {
-        # Everybody who reaches the port is an administrator, so only this machine may reach it.
+        # The login keeps pages of other sites out, not other hosts: only this machine reaches it.
         "AIRFLOW__API__HOST": "127.0.0.1",
         "AIRFLOW__API__PORT": str(port),
         # Without these two, tasks call port 8080 and every task fails while "queued".
@@ -126,10 +150,6 @@ def _web(port: int, kept: Mapping[str, str]) -> dict[str, str]:
         "AIRFLOW__API__INSTANCE_NAME": "srm",
         "AIRFLOW__API__EXPOSE_CONFIG": "True",
         "AIRFLOW__API_AUTH__JWT_SECRET": kept["jwt_secret"],
-        "AIRFLOW__CORE__AUTH_MANAGER": (
-            "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager"
-        ),
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
     }
 
 
@@ -189,6 +209,7 @@ def web_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {
         **environ,
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONNECT_ARGS": f"{__name__}.WEB_CONNECT_ARGS",
+        "SRM_AIRFLOW_HOSTS": f"localhost,{LOOPBACK}",
     }
 
 
@@ -220,6 +241,7 @@ def _new_values() -> dict[str, str]:
         # SHA512 signatures warn in every process about less than 64 bytes.
         "jwt_secret": secrets.token_hex(64),
         "secret_key": secrets.token_hex(64),
+        "password": secrets.token_urlsafe(12),
         "fernet_key": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode(),
         "execution_port": str(execution_port),
         "worker_log_port": str(worker_port),
@@ -358,6 +380,11 @@ class EmbeddedAirflow:
         """Address of the web pages and the REST API."""
         return f"http://localhost:{self._port}"
 
+    @property
+    def login(self) -> tuple[str, str]:
+        """Name and password of its user."""
+        return USER, _keep_values(self._home)["password"]
+
     def environment(self) -> dict[str, str]:
         """Return the whole environment of the components; the caller's Airflow settings are out."""
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("AIRFLOW")}
@@ -453,10 +480,10 @@ class EmbeddedAirflow:
     def _dags_parsed(self) -> bool:
         started = self.processes["dag-processor"].start_time
         expected = dag_files(self._project / "dags")
-        token = self._get("/auth/token")
+        token = self._token()
         if token is None or started is None:
             return False
-        headers = {"Authorization": f"Bearer {token['access_token']}"}
+        headers = {"Authorization": f"Bearer {token}"}
         errors = self._get("/api/v2/importErrors", headers)
         for error in errors["import_errors"] if errors else ():
             if _is_after(error["timestamp"], started):
@@ -469,6 +496,14 @@ class EmbeddedAirflow:
             if _is_after(dag["last_parsed_time"], started)
         }
         return expected <= parsed
+
+    def _token(self) -> str | None:
+        login = dict(zip(("username", "password"), self.login, strict=True))
+        try:
+            answer = self._client.post("/auth/token", json=login)
+        except httpx.TransportError:
+            return None
+        return str(answer.json()["access_token"]) if answer.is_success else None
 
     def _get(self, path: str, headers: Mapping[str, str] | None = None) -> Any:
         """Return the decoded answer, None while there is none."""

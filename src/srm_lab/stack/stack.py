@@ -189,13 +189,17 @@ class ComponentStatus:
 
 @dataclass(frozen=True)
 class StackStatus:
-    """The whole stack; ``already_running``: ``up`` found everything ready."""
+    """The whole stack; ``already_running``: ``up`` found everything ready.
+
+    ``airflow_login``: name and password, None without Airflow.
+    """
 
     home: str
     ready: bool
     config: str
     bootstrap: dict[str, str]
     airflow_url: str | None
+    airflow_login: tuple[str, str] | None
     service_url: str | None
     logs: str
     components: tuple[ComponentStatus, ...]
@@ -386,6 +390,7 @@ class Stack:
             config=str(self.config_path),
             bootstrap=self._addresses(),
             airflow_url=self.airflow.url if with_airflow else None,
+            airflow_login=self.airflow.login if with_airflow else None,
             service_url=self.service.url if with_airflow else None,
             logs=str(self.home.logs),
             components=components,

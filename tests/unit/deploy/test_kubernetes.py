@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shlex
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import yaml
 from tests.unit.deploy.queries import DASHBOARD, DEPLOY, RULES
 
 from srm.cli.main import app, service
+from srm.config.loader import load_config
 
 CHART = DEPLOY / "helm" / "srm"
 PROJECT = DEPLOY.parent
@@ -45,6 +47,16 @@ def test_templates_use_every_value_of_the_chart_and_no_other() -> None:
     used = set(re.findall(r"\.Values((?:\.\w+)+)", templates()))
 
     assert used == paths(values())
+
+
+def test_the_read_api_is_closed_unless_the_user_opens_it(tmp_path: Path) -> None:
+    """Either it is off, or the chart's own file names who may read it."""
+    path = tmp_path / "srm.properties"
+    path.write_text(values()["properties"])
+    access = load_config(path).service.access
+
+    assert not access.insecure
+    assert not values()["service"]["enabled"] or access.auth != "none"
 
 
 def command_of(words: list[str]) -> Any:

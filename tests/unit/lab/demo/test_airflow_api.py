@@ -16,15 +16,23 @@ Answer = Callable[[httpx.Request], httpx.Response]
 
 
 @contextmanager
-def airflow(answer: Answer) -> Iterator[AirflowApi]:
+def airflow(answer: Answer, login: tuple[str, str] | None = None) -> Iterator[AirflowApi]:
     def handle(request: httpx.Request) -> httpx.Response:
         if request.url.path == "/auth/token":
+            given = json.loads(request.content) if request.content else None
+            name, password = login or ("", "")
+            assert given == ({"username": name, "password": password} if login else None)
             return httpx.Response(201, json={"access_token": "t0ken"})
         assert request.headers["Authorization"] == "Bearer t0ken"
         return answer(request)
 
-    with AirflowApi("http://airflow", transport=httpx.MockTransport(handle)) as api:
+    with AirflowApi("http://airflow", login, transport=httpx.MockTransport(handle)) as api:
         yield api
+
+
+def test_it_logs_in_where_there_is_a_login() -> None:
+    with airflow(lambda _: httpx.Response(200, json={}), ("admin", "s3cret")) as api:
+        assert api.pause("srm_rpo", paused=True) is None
 
 
 def test_a_run_is_seen_with_its_tasks_and_what_is_under_way() -> None:
