@@ -58,6 +58,7 @@ _COMPLETIONS: Final = {
     "target": completing.clusters,
     "topics": completing.topics,
     "groups": completing.groups,
+    "exclude_groups": completing.groups,
 }
 
 

@@ -171,7 +171,7 @@ def settings_of(context: MoveContext) -> dict[str, dict[str, str]]:
 def _homes(context: MoveContext, facts: MoveFacts) -> tuple[str, ...]:
     """Return the homes to move; a planned move of all that is left counts as of everything."""
     request, routes = facts.request, facts.routing.merge
-    everything = replace(request, topics=(), groups=())
+    everything = request.of_everything
     homes = homes_to_move(request, routes)
     if not homes or request == everything or request.is_unplanned:
         return homes if request == everything else ()
@@ -589,6 +589,9 @@ def _why_nothing_moves(facts: MoveFacts) -> Iterator[str]:
             what = f"flow {flow} has never copied anything to {target}"
             action = f"start consumers on {target} by hand, auto.offset.reset decides where"
             yield f"{what}: nothing is known about {flow.source}; {action}"
+    elif not facts.topics and not facts.pairs and facts.request.groups:
+        unknown = f"no commit or client of {some(facts.request.groups)} names a topic of {flow}"
+        yield f"{unknown}: name the topics that move with --topic"
     elif not facts.pairs:
         yield f"{flow} does not copy any topic: srm-control topics {flow.options} --add 'TOPIC'"
     elif not facts.groups:
