@@ -375,6 +375,8 @@ def written_together(context: MoveContext, facts: MoveFacts) -> Iterator[Finding
 
 HALTED: Final = "halted"
 """Finding of what is not copied until an operator acts: a move would wait for it in vain."""
+WAIT: Final = "wait"
+"""Finding of what a move waits for by itself, and clients continue if it waits in vain."""
 TAKE_OVER: Final = "take over its clients with --reroute (in the form: reroute)"
 
 _SETTINGS: Final[Mapping[RedirectKind, tuple[str, ...]]] = {
@@ -613,7 +615,7 @@ def replication_warnings(facts: MoveFacts, down: Reason | None) -> Iterator[Find
                 f"on: {request.target} will lack {amount(partition.held_back, 'record')}",
             )
     for reason in missing_reasons(facts) if down is None else ():
-        yield warning("wait", f"the move will wait: {reason}")
+        yield warning(WAIT, f"the move will wait: {reason}")
 
 
 def group_warnings(facts: MoveFacts) -> Iterator[Finding]:
