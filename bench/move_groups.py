@@ -69,7 +69,8 @@ def timing(taken: dict[str, float], step: RunStep) -> Iterator[None]:
 
 def move_request(groups: Sequence[str], mode: Mode = "planned") -> MoveRequest:
     """Build the request; the groups have no members, so the wait for them is the shortest."""
-    return MoveRequest("failover", "P", "B", (TOPIC,), tuple(groups), mode, resume_seconds=1.0)
+    chosen = tuple(groups)
+    return MoveRequest("failover", "P", "B", (TOPIC,), chosen, mode=mode, resume_seconds=1.0)
 
 
 def wait_for_checkpoints(config: Config, groups: Sequence[str]) -> None:

@@ -103,8 +103,10 @@ def _offer(setting: MoveSetting, clusters: Sequence[str], names: Choices) -> Mov
         case "source" | "target":
             unnamed = "as the operation says" if pair else "choose one"
             choices = {"": unnamed, **{name: name for name in clusters}}
-        case "topics" | "groups":
-            choices = {name: name for name in getattr(names, setting.name)}
+        case "topics":
+            choices = {name: name for name in names.topics}
+        case "groups" | "exclude_groups":
+            choices = {name: name for name in names.groups}
         case _:
             return setting
     return replace(setting, choices=choices)

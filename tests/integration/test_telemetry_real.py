@@ -78,7 +78,7 @@ def test_an_emission_and_each_step_of_a_move_are_spans(site: Site) -> None:
         assert emission.attributes["srm.written"] == 1
 
         ends = ("--source", site.p, "--target", site.b)
-        what = ("--topic", site.topic, "--group", group, "--slow-writer-seconds", "1")
+        what = ("--topic", site.topic, "--group", group, "--slow-writer-seconds", "1", "--yes")
         moved = srm(collector, "failover", "run", *ends, *what, *options)
         report = json.loads(moved.stdout)
         refused = srm(

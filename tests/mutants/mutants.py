@@ -558,6 +558,18 @@ MUTANTS: Final[Sequence[Mutant]] = (
         killer="tests/unit/engine/moves/test_stragglers.py",
     ),
     Mutant(
+        "a group moves without its place",
+        "a group whose offsets are gone since the plan is left out",
+        (("srm.engine.moves.gate:lost_groups", _always({})),),
+        killer="tests/unit/engine/moves/control/test_groups_without_commits.py",
+    ),
+    Mutant(
+        "what is left out stays held",
+        "clients of a group that an attempt leaves out are released",
+        (("srm.engine.moves.steps:leave_out", _always(None)),),
+        killer="tests/unit/engine/moves/control/test_groups_without_commits.py",
+    ),
+    Mutant(
         "a superseded step is called",
         "redirectors are called with the step of the move that their clients follow",
         (("srm.engine.moves.effects:bring_about", _as_if_in_force),),

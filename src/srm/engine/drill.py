@@ -192,6 +192,8 @@ def run_drill(
     topics: Collection[str] = (),
     groups: Collection[str] = (),
     show: Callable[[str], None] = lambda _step: None,
+    *,
+    exclude_groups: Collection[str] = (),
 ) -> Drill:
     """Rehearse a failover of groups, by default of all that it would move; store the result."""
     target, config, now_ms = context.target, context.forward.config, context.now_ms()
@@ -209,7 +211,12 @@ def run_drill(
     drill = _Drill(context, new, show)
     RUNNING_HERE.add(drill_id)
     try:
-        return drill.run(tuple(topics), tuple(groups))
+        return drill.run(
+            MoveRequest(
+                *("failover", flow.source, flow.target, tuple(topics), tuple(groups)),
+                exclude_groups=tuple(exclude_groups),
+            )
+        )
     except (Exception, KeyboardInterrupt):
         drill.give_up()
         raise
@@ -228,9 +235,8 @@ class _Drill:
     forecast: Forecast | None = None
     _renew_at: float = 0.0
 
-    def run(self, topics: tuple[str, ...], groups: tuple[str, ...]) -> Drill:
+    def run(self, request: MoveRequest) -> Drill:
         context, flow = self.context, self.context.forward.config.flow
-        request = MoveRequest("failover", flow.source, flow.target, topics, groups)
         with self._step("forecast"):
             self.forecast = read_forecast(context.forward).forecast
         with self._step("plan"):

@@ -72,7 +72,7 @@ class Operator:
         """Start a move, as a process of its own."""
         command = [sys.executable, "-m", "srm.cli.main", "failover", "run", "--move-id", move_id]
         command += [*_named(source, target, topic, groups), *choices]
-        command += ["--config", self._config, "--json"]
+        command += ["--config", self._config, "--json", "--yes"]
         return Move(self, move_id, command, self._home / move_id)
 
 

@@ -219,6 +219,7 @@ def drill(
     *,
     topics: Annotated[list[str] | None, option("topics")] = None,
     groups: Annotated[list[str] | None, option("groups")] = None,
+    exclude_groups: Annotated[list[str] | None, option("exclude_groups")] = None,
     history: Annotated[
         bool, typer.Option("--history", help="Show earlier drills: RPO, RTO and proof over time.")
     ] = False,
@@ -237,7 +238,11 @@ def drill(
         telemetry.span("drill", flow=str(context.forward.config.flow)) as opened,
     ):
         result = run_drill(
-            context, topics or (), groups or (), lambda step: status.update(f"drill: {step}")
+            context,
+            topics or (),
+            groups or (),
+            lambda step: status.update(f"drill: {step}"),
+            exclude_groups=exclude_groups or (),
         )
         opened.result(result)
     pair.emit(result, lambda console: console.print(drill_view(result)))

@@ -37,7 +37,7 @@ from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, MoveStep
 from srm.domain.moves.report import Approval
 from srm.domain.moves.request import FORM, SETTINGS, MoveRequest, MoveSetting, ends, read
-from srm.domain.text.amount import few, moment, reasons_text, some
+from srm.domain.text.amount import Finding, amount, few, moment, reasons_text, some
 from srm.domain.text.documents import adapter
 from srm.engine.flows.supervision import operator, pause_in_force
 from srm.engine.moves import effects, holding, planning, verification
@@ -58,6 +58,7 @@ _COMPLETIONS: Final = {
     "target": completing.clusters,
     "topics": completing.topics,
     "groups": completing.groups,
+    "exclude_groups": completing.groups,
 }
 
 
@@ -149,7 +150,8 @@ def run(
     common: Common,
     dry_run: Annotated[bool, option("dry_run")] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Approve the forecast of an unplanned move.")
+        bool,
+        typer.Option("--yes", "-y", help="Approve warnings, or an unplanned move's forecast."),
     ] = False,
     move_id: Annotated[
         str | None,
@@ -268,14 +270,21 @@ def _open_move(
 
 
 def _approve(context: MoveContext, planned: MovePlan, *, yes: bool) -> None:
-    """Record who runs an undecided move; have an unplanned one approved once, unless blocked."""
+    """Record who runs an undecided move, unless it is blocked.
+
+    Before a hold an operator approves an unplanned one, and one whose plan has warnings other than
+    of what it waits for.
+    """
     _require_clear(planned)
     progress = MoveStore.read(context).progress(planned.move_id)
     if progress.is_decided:
         return
     how = "--yes" if yes else "srm failover run"
-    if planned.request.is_unplanned and not yes and progress.order_in_force != "hold":
-        how = f"typed {_typed_source(planned)}"
+    if not yes and progress.order_in_force != "hold":
+        if planned.request.is_unplanned:
+            how = f"typed {_typed_source(planned)}"
+        elif warned := [one for one in planned.findings if one.id != planning.WAIT]:
+            how = _confirm(warned)
     by, now_ms = operator(context.host), context.now_ms()
     approval = Approval(by, how, now_ms, planned.summary(), planned.numbers())
     verification.approve(context, planned.move_id, approval)
@@ -292,6 +301,15 @@ def _typed_source(planned: MovePlan) -> str:
     if typed.strip() != source:
         raise UsageError(f"{typed.strip()!r} is not {source!r}: nothing was done")
     return source
+
+
+def _confirm(warned: Sequence[Finding]) -> str:
+    many, lines = amount(len(warned), "warning"), [one.line for one in warned]
+    if not sys.stdin.isatty():
+        raise UsageError(f"the plan has {many}, approve with --yes: {reasons_text(lines, 1)}")
+    if not typer.confirm(f"Nothing was done yet. Move with {many}?", err=True):
+        raise UsageError("not approved: nothing was done")
+    return f"confirmed {many}"
 
 
 def redirect(move_id: MoveArgument, pair: TwoClusters) -> None:

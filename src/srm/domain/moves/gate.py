@@ -222,13 +222,13 @@ class MoveStatus(SyncStatus):
 def decide_without_look(plan: MovePlan, progress: MoveProgress, now_ms: int) -> SyncStatus | None:
     """Decide by progress alone (decided, or unplanned and held); None if a look is needed."""
     blocking = unapplied = tuple[str, ...]()
-    notes: tuple[str, ...] = (f"clients have been sent to {plan.request.target}",)
+    sent = f"clients have been sent to {plan.request.target}"
+    notes = (sent, *(() if plan.request.is_unplanned else progress.left_lines(plan.request, "was")))
     elapsed = 0.0
     if not progress.is_decided:
         if not plan.request.is_unplanned:
             return None
-        left = progress.left_alone.items()
-        notes = tuple(f"group {group} is not changed: {why}" for group, why in left)
+        notes = progress.left_lines(plan.request, "is")
         elapsed = max(0, now_ms - progress.times_ms.get("held", now_ms)) / 1000
         if progress.step not in HELD:
             blocking = (f"move {plan.move_id} is {progress.step}: hold first",)

@@ -12,7 +12,7 @@ last known place replaces its commit. Its commits on the target count too.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, Literal, Self
@@ -373,6 +373,15 @@ class MovePlan(Document):
     @property
     def group_names(self) -> tuple[str, ...]:
         return tuple(group.group for group in self.groups)
+
+    def without(self, groups: Collection[str]) -> Self:
+        """Return the plan as it is carried out without some groups.
+
+        An unplanned move redirects those that it cannot set, too.
+        """
+        if self.request.is_unplanned or not groups:
+            return self
+        return replace(self, groups=tuple(one for one in self.groups if one.group not in groups))
 
     @property
     def subjects(self) -> tuple[str, ...]:

@@ -306,6 +306,30 @@ class MoveProgress(Document):
         return f"the hold of {utc(begun_ms)} ended at {utc(end_ms)}"
 
     @property
+    def left_out(self) -> frozenset[str]:
+        """Groups that this attempt leaves out; the next one looks at them again."""
+        is_over = self.step in {"planned", "released"}
+        return frozenset(() if is_over else self.left_alone)
+
+    def leaving_out(self, groups: Mapping[str, str], subjects: Collection[str]) -> MoveProgress:
+        """Return the next revision without some groups, given with the reason, and their routes."""
+
+        def rest(of: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+            return {name: value for name, value in of.items() if name not in names}
+
+        return self.noting(
+            left_alone={**self.left_alone, **groups},
+            homes=rest(self.homes, subjects),
+            lag_at_hold=rest(self.lag_at_hold, groups),
+            members_at_hold=rest(self.members_at_hold, groups),
+        )
+
+    def left_lines(self, request: MoveRequest, verb: str) -> tuple[str, ...]:
+        """Say which groups the move does not set, and why; an unplanned one may redirect them."""
+        what = "not changed" if request.is_unplanned else "left out"
+        return tuple(f"group {one} {verb} {what}: {why}" for one, why in self.left_alone.items())
+
+    @property
     def had_members(self) -> bool:
         return any(self.members_at_hold.values())
 

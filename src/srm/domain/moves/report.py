@@ -689,7 +689,7 @@ def _problems(
     for other in sorted({*progress.superseded.values()}):
         clients = [subject for subject, move in progress.superseded.items() if move == other]
         problems.append(f"superseded by move {other}, which leads {some(sorted(clients))}")
-    problems += [f"group {g} was not changed: {why}" for g, why in progress.left_alone.items()]
+    problems += progress.left_lines(plan.request, "was")
     as_accepted = _groups_as_accepted(plan, groups)
     for name, group in groups.items():
         if not (plan.request.is_unplanned or name in as_accepted):

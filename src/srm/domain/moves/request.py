@@ -18,6 +18,7 @@ from pydantic import ConfigDict, ValidationError
 
 from srm.domain.moves.routing import FenceKind, RedirectNames
 from srm.domain.names.topics import Flow
+from srm.domain.text.amount import some
 from srm.domain.text.documents import adapter, cause
 from srm.errors import UsageError
 
@@ -162,8 +163,8 @@ class MoveRequest:
     topics: Annotated[
         tuple[str, ...],
         MoveSetting(
-            "Topics. Original names, such as Payments (never P.Payments); by default all topics "
-            "that the flows replicate.",
+            "Topics. Original names, such as Payments (never P.Payments); by default all that the "
+            "named groups read, without named groups all that the flows replicate.",
             option="--topic",
             letter="-t",
         ),
@@ -175,6 +176,13 @@ class MoveRequest:
             "and that have offsets on the topics.",
             option="--group",
             letter="-g",
+        ),
+    ] = ()
+    exclude_groups: Annotated[
+        tuple[str, ...],
+        MoveSetting(
+            "Excluded groups. They stay on the source, whatever else moves.",
+            option="--exclude-group",
         ),
     ] = ()
     mode: Annotated[
@@ -243,10 +251,17 @@ class MoveRequest:
         require_bounds(self)
         if self.reroute and not self.is_unplanned:
             raise UsageError("reroute needs an unplanned move: add --mode unplanned")
-        for name in ("topics", "groups"):
+        for name in ("topics", "groups", "exclude_groups"):
             values = getattr(self, name)
             if len(set(values)) != len(values) or not all(values):
                 raise UsageError(f"{name} of the move has an empty or repeated name: {values}")
+        if both := [one for one in self.groups if one in self.exclude_groups]:
+            raise UsageError(f"groups {some(both)} of the move are named and excluded: choose one")
+
+    @property
+    def of_everything(self) -> MoveRequest:
+        """The same request without names: of all topics and groups."""
+        return replace(self, topics=(), groups=(), exclude_groups=())
 
     @property
     def is_unplanned(self) -> bool:

@@ -547,6 +547,7 @@ class Look:
     ``moving``: offsets since the hold, by topic written to on the source within the quiet time.
     ``unrouted``: topics that a producer without a route has recently written to, or may have.
     ``unheld``, ``unconfirmed``: reasons by producers, and by redirectors or a fence.
+    ``lost``: groups whose offsets are gone since the plan, with the reason: left out by a wait.
     ``rested``: topics and commits on the source have been quiet for long enough.
     ``end``: since when the hold is over; empty while it lasts.
     """
@@ -560,6 +561,7 @@ class Look:
     unheld: tuple[str, ...] = ()
     unconfirmed: tuple[str, ...] = ()
     requests: tuple[str, ...] = ()
+    lost: Mapping[str, str] = field(default_factory=dict)
     rested: bool = False
     end: str = ""
 
@@ -612,6 +614,7 @@ class Look:
             rpo_records=sum(missing.values()),
             missing=tuple(missing),
             asks=self.requests,
+            notes=self.progress.left_lines(facts.request, "is"),
         )
 
     def note(self, now_ms: int, carrier: str) -> WaitNote:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from typing import Final
 
 from srm.domain.groups.group_sync import IDLE
 from srm.domain.moves.gate import (
@@ -25,6 +26,8 @@ from srm.engine.moves.planning import unsettled_problems
 from srm.engine.moves.reading import read_facts
 from srm.engine.moves.tables import ControlTables
 from srm.errors import GateClosedError
+
+_AGAIN: Final = "plan the move again"
 
 
 def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
@@ -52,7 +55,7 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
         if topic in seen.unrouted or unknown_writers(topic, writers, presence)
     )
     moving = _moving(plan, progress, seen, unrouted, clock)
-    readers = tuple(_readers(plan, seen, clock))
+    readers, lost = tuple(_readers(plan, seen, clock)), lost_groups(plan, clusters)
     requests: tuple[str, ...] = ()
     if "manual" in plan.redirect:
         members = {
@@ -76,8 +79,10 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
             *missing_confirmations(plan.redirect, progress.calls, attempt, "hold"),
             *topics_without_fence(context, plan),
             *(problem.text for problem in unsettled_problems(context.forward)),
-            *deleted_commits(plan, clusters),
+            *deleted_topics(plan, clusters),
+            *(f"group {group} cannot move: {why}" for group, why in lost.items()),
         ),
+        lost=lost,
         requests=requests,
         rested=not (moving or readers),
         end=_end(plan, progress, clusters, began_ms),
@@ -151,16 +156,39 @@ def commits_of(clusters: MoveFacts, group: str) -> dict[str, int]:
     return by_name({place: offset for place, offset in found.items() if place.topic in topics})
 
 
-def deleted_commits(plan: MovePlan, clusters: MoveFacts) -> Iterator[str]:
-    """Yield a reason for each group whose place in the plan is deleted, with it or with a topic."""
+def deleted_topics(plan: MovePlan, clusters: MoveFacts) -> Iterator[str]:
+    """Yield a reason for each topic on the source in which the plan has places, and that is gone.
+
+    Without all places of its groups a plan has nothing to move either.
+    """
+    if clusters.is_away:
+        return
+    places = [place for group in plan.groups for place in group.positions]
+    read = {place.topic for place in places if place.committed is not None}
+    for topic in sorted(read - clusters.source.topics.keys()):
+        yield f"topic {topic} was deleted on {plan.request.source} since the plan: {_AGAIN}"
+    if plan.groups and lost_groups(plan, clusters).keys() >= {*plan.group_names}:
+        what = f"no group of the move has its offsets on {plan.request.source} any more"
+        yield f"{what}, they were deleted or have expired since the plan: {_AGAIN}"
+
+
+def lost_groups(plan: MovePlan, clusters: MoveFacts) -> dict[str, str]:
+    """Return the groups whose offsets are gone since the plan, though their topics exist, and why.
+
+    They were deleted, or have expired. Their clients would start on the target as
+    auto.offset.reset says, so a planned move leaves them out.
+    """
+    found = dict[str, str]()
     for group in () if clusters.is_away else plan.groups:
         here = {str(place) for place in clusters.source.committed.get(group.group, {})}
-        lost = [p.name for p in group.positions if p.committed is not None and p.name not in here]
+        there = [one for one in group.positions if one.topic in clusters.source.topics]
+        lost = [p.name for p in there if p.committed is not None and p.name not in here]
         if lost and not clusters.unreadable(group.group):
-            yield (
-                f"group {group.group} has no offset of {some(lost)} on {plan.request.source} any "
-                f"more, it or the topic was deleted since the plan: plan the move again"
+            found[group.group] = (
+                f"it has no offset of {some(lost)} on {plan.request.source} any more, deleted or "
+                f"expired since the plan"
             )
+    return found
 
 
 def address_of_target(context: MoveContext) -> str:

@@ -46,7 +46,7 @@ from srm.engine.moves.effects import (
     release_fence,
     require_in_force,
 )
-from srm.engine.moves.facts import MoveFacts
+from srm.engine.moves.facts import Look, MoveFacts
 from srm.engine.moves.history import RoutingHistory
 from srm.engine.moves.planning import findings, route_problem, settings_of
 from srm.engine.moves.registers import Registers, record, transact
@@ -72,17 +72,19 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
     ConflictError: something blocks it, settings changed since the plan, or a redirector has not
     confirmed the hold, which may be released or held again.
     """
-    plan, progress = MoveStore.read(context).load(move_id)
+    store = MoveStore.read(context)
+    plan, progress = store.load(move_id)
     if progress.is_decided:
         return progress
-    started = None if _is_held(context, plan, progress) else _begin(context, plan)
+    whole = store.plan(move_id) or plan
+    started = None if _is_held(context, plan, progress) else _begin(context, whole)
     started = started and replace(started, carrier=context.process)
 
     def body(registers: Registers) -> MoveProgress:
         registers.require(*sides_of(plan.request))
         known = registers.store.progress(move_id)
         if started is not None and known.rank == progress.rank:
-            _start(registers, plan, started, context)
+            _start(registers, whole, started, context)
         elif known.step in HELD:
             renew(registers, plan, context.now_ms())
         elif not known.is_decided:
@@ -101,6 +103,7 @@ def hold(context: MoveContext, move_id: str) -> MoveProgress:
         raise
     if held.is_decided:
         return held
+    plan = whole.without(held.left_out)
     with renewals(context, plan):
         missing = call_redirectors(context, plan)
     if missing:
@@ -214,7 +217,13 @@ def _begin(context: MoveContext, plan: MovePlan) -> MoveProgress:
     if not pinned.is_unplanned:
         pinned = replace(pinned, groups=chosen.groups)
     fresh = findings(context, pinned, plan.move_id, chosen)
-    if texts := (*(each.text for each in fresh.blocking), *gate.deleted_commits(plan, fresh.facts)):
+    deleted = tuple(gate.deleted_topics(plan, fresh.facts))
+    if not deleted and (lost := gate.lost_groups(plan, fresh.facts)):
+        left = _begin(context, plan.without(lost))
+        for group, why in lost.items():
+            log.warning("move %s: group %s is left out: %s", plan.move_id, group, why)
+        return replace(left, left_alone={**left.left_alone, **lost})
+    if texts := (*(each.text for each in fresh.blocking), *deleted):
         raise ConflictError(f"move {plan.move_id} cannot start: {reasons_text(texts)}")
     if fresh.facts.is_away:
         _require_approved(context, plan, fresh.facts.forecast(context.now_ms()))
@@ -255,6 +264,31 @@ def _remove_remnants(context: MoveContext, facts: MoveFacts) -> None:
             if_possible(target, partial(target.remove_members, group, names.__contains__))
 
 
+def leave_out(context: MoveContext, plan: MovePlan, look: Look) -> None:
+    """Leave out of an attempt the groups whose offsets a look did not find; release their clients.
+
+    Nothing is written for an attempt that has ended since, or a move without any other group.
+    """
+    if look.lost.keys() >= {*plan.group_names}:
+        return
+    subjects = {*map(group_subject, look.lost)}
+
+    def write(registers: Registers) -> None:
+        registers.require(*SIDES)
+        known = registers.store.progress(plan.move_id)
+        if known.attempt != look.progress.attempt or known.step not in HELD:
+            return
+        routes = Attempt(plan, known).release(context.now_ms())
+        released = {one: route for one, route in routes.items() if one in subjects}
+        change = ControlChange(released, (known.leaving_out(look.lost, subjects),))
+        for side in SIDES:
+            registers.write(side, change)
+
+    transact(context, f"groups that move {plan.move_id} leaves out", write)
+    for group, why in look.lost.items():
+        log.warning("move %s: group %s is left out: %s", plan.move_id, group, why)
+
+
 def _late_groups(context: MoveContext, plan: MovePlan, facts: MoveFacts) -> dict[str, str]:
     """Return the groups that only a plan of now would move, with the reason why they stay.
 
@@ -279,7 +313,7 @@ def _late_groups(context: MoveContext, plan: MovePlan, facts: MoveFacts) -> dict
     now = reading.read_facts(context, request, plan.topics, late) if late else facts
     late = {group: why for group in late if not now.is_at_home_there(group)}
     for group in late:
-        log.warning("move %s: group %s is not changed: %s", plan.move_id, group, why)
+        log.warning("move %s: group %s is left out: %s", plan.move_id, group, why)
     return late
 
 
@@ -290,6 +324,7 @@ def _start(
     if registers.store.plan(plan.move_id) != plan:
         again = context.hold_again(plan.move_id)
         raise ConflictError(f"move {plan.move_id} was planned again in the meantime: {again}")
+    plan = plan.without(started.left_alone)
     routes, known = registers.routes, registers.store.progress(plan.move_id)
     concerned = {subject: routes.get(subject) for subject in (*plan.subjects, *plan.home_subjects)}
     unplanned, now_ms = plan.request.is_unplanned, context.now_ms()

@@ -171,7 +171,7 @@ def settings_of(context: MoveContext) -> dict[str, dict[str, str]]:
 def _homes(context: MoveContext, facts: MoveFacts) -> tuple[str, ...]:
     """Return the homes to move; a planned move of all that is left counts as of everything."""
     request, routes = facts.request, facts.routing.merge
-    everything = replace(request, topics=(), groups=())
+    everything = request.of_everything
     homes = homes_to_move(request, routes)
     if not homes or request == everything or request.is_unplanned:
         return homes if request == everything else ()
@@ -375,6 +375,8 @@ def written_together(context: MoveContext, facts: MoveFacts) -> Iterator[Finding
 
 HALTED: Final = "halted"
 """Finding of what is not copied until an operator acts: a move would wait for it in vain."""
+WAIT: Final = "wait"
+"""Finding of what a move waits for by itself, and clients continue if it waits in vain."""
 TAKE_OVER: Final = "take over its clients with --reroute (in the form: reroute)"
 
 _SETTINGS: Final[Mapping[RedirectKind, tuple[str, ...]]] = {
@@ -589,6 +591,9 @@ def _why_nothing_moves(facts: MoveFacts) -> Iterator[str]:
             what = f"flow {flow} has never copied anything to {target}"
             action = f"start consumers on {target} by hand, auto.offset.reset decides where"
             yield f"{what}: nothing is known about {flow.source}; {action}"
+    elif not facts.topics and not facts.pairs and facts.request.groups:
+        unknown = f"no commit or client of {some(facts.request.groups)} names a topic of {flow}"
+        yield f"{unknown}: name the topics that move with --topic"
     elif not facts.pairs:
         yield f"{flow} does not copy any topic: srm-control topics {flow.options} --add 'TOPIC'"
     elif not facts.groups:
@@ -610,7 +615,7 @@ def replication_warnings(facts: MoveFacts, down: Reason | None) -> Iterator[Find
                 f"on: {request.target} will lack {amount(partition.held_back, 'record')}",
             )
     for reason in missing_reasons(facts) if down is None else ():
-        yield warning("wait", f"the move will wait: {reason}")
+        yield warning(WAIT, f"the move will wait: {reason}")
 
 
 def group_warnings(facts: MoveFacts) -> Iterator[Finding]:

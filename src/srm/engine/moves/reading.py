@@ -95,7 +95,10 @@ def movable(context: FlowContext) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def topics_to_move(
     context: MoveContext, request: MoveRequest, on_target: Collection[str]
 ) -> tuple[str, ...]:
-    """Return the topics that a request names, or all copied; without the source, with a copy."""
+    """Return the topics that a request names, or that its named groups read, or all copied.
+
+    Without the source those with a copy; all, if nothing is known of its groups.
+    """
     forward, reverse = context.forward.config, context.reverse.config
     names, flow = forward.names, forward.flow
     own = originals(on_target, reverse)
@@ -125,7 +128,36 @@ def topics_to_move(
             )
         if topic not in there:
             raise NotFoundError(f"topic {topic!r} {missing}")
-    return tuple(sorted(request.topics or copied | own))
+    every = copied | own
+    read = _read_by_groups(context, request) if request.groups and not request.topics else every
+    chosen = every & read or (every if request.is_unplanned else set())
+    return tuple(sorted(request.topics or chosen))
+
+
+def _read_by_groups(context: MoveContext, request: MoveRequest) -> set[str]:
+    """Return the originals that the named groups read, by their commits and announcements.
+
+    Without the source, by their last known places and their own commits on the target.
+    """
+    forward, reverse, target = context.forward.config, context.reverse.config, context.target
+    groups, read = {*request.groups}, set[str]()
+    if request.is_unplanned:
+        routing = RoutingTables(RoutingHistory.read(target))
+        topic = forward.checkpoints_topic
+        on_target = target.topics()
+        for one in read_checkpoints(target, topic, on_target, gone=True):
+            read |= {one.topic_partition.topic} if one.group in groups else set()
+        for entry in read_ledger(target, on_target).entries():
+            read |= {entry.topic_partition.topic} if entry.group in groups else set()
+        committed, _ = per_group(target.commits_of(request.groups))
+    else:
+        routing = RoutingTables.read(context)
+        committed, _ = per_group(context.source.commits_of(request.groups))
+    read |= {place.topic for offsets in committed.values() for place in offsets}
+    subjects = {*map(group_subject, groups)}
+    acks = (one.ack for one in routing.on_source if one.ack.subject in subjects)
+    read |= {place.rpartition("-")[0] for ack in acks for place in ack.positions}
+    return {forward.names.original(one) or reverse.names.original(one) or one for one in read}
 
 
 def groups_on_source(
@@ -154,8 +186,8 @@ def groups_on_source(
                 )
         return MoveScope(topics, tuple(sorted(request.groups)))
     config = context.forward.config
-    ours, selection = {*topics, *map(config.names.replica, topics)}, config.group_names
-    listed = {name: group for name, group in source.groups().items() if selection.matches(name)}
+    ours, selection = {*topics, *map(config.names.replica, topics)}, _selection(context, request)
+    listed = {name: group for name, group in source.groups().items() if selection(name)}
     homeless = _without_home(context, listed)
     committing = {name for name, group in listed.items() if group.kind not in WITHOUT_OFFSETS}
     committed, errors = per_group(source.commits_of(sorted(committing.difference(homeless))))
@@ -165,7 +197,7 @@ def groups_on_source(
     fresh = {name for name, offsets in committed.items() if not offsets and listed[name].members}
     routing = RoutingTables.read(context)
     known, following = _followers(routing, ours)
-    routed = set(filter(selection.matches, _routed_to_source(request, routing)))
+    routed = set(filter(selection, _routed_to_source(request, routing)))
     # Offsets name the topics of a group; one whose offsets are not known does not move.
     routed -= {name for name in listed if committed.get(name) != {}}
     deleted = _deleted_on_source(context, routed.difference(listed))
@@ -278,11 +310,16 @@ def groups_after_loss(
     """
     if request.groups:
         return tuple(sorted(request.groups))
-    wanted = context.forward.config.group_names
     gone = _still_deleted(away.deleted, request, routing)
     known, _ = _followers(routing, ())
     found = {*away.places, *known} | _routed_to_source(request, routing)
-    return tuple(sorted(filter(wanted.matches, found - gone.keys())))
+    return tuple(sorted(filter(_selection(context, request), found - gone.keys())))
+
+
+def _selection(context: MoveContext, request: MoveRequest) -> Callable[[str], bool]:
+    """Return whether a group moves where the request names none."""
+    matches, stay = context.forward.config.group_names.matches, {*request.exclude_groups}
+    return lambda group: group not in stay and matches(group)
 
 
 def _read_last_places(

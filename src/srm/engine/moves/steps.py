@@ -34,7 +34,7 @@ from srm.engine.moves.context import MoveContext
 from srm.engine.moves.effects import keep_fence, topics_without_fence
 from srm.engine.moves.facts import Look, MoveFacts
 from srm.engine.moves.gate import look, patient_look, require
-from srm.engine.moves.holding import go, hold, release, renew, renew_now, renewals
+from srm.engine.moves.holding import go, hold, leave_out, release, renew, renew_now, renewals
 from srm.engine.moves.planning import left_alone, way_without_source, with_action
 from srm.engine.moves.reading import read_facts
 from srm.engine.moves.registers import Registers, transact
@@ -114,6 +114,11 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
         return known
     with renewals(context, plan):
         seen = look(context, plan, progress)
+    if seen.lost and not seen.end:
+        leave_out(context, plan, seen)
+        plan, progress = MoveStore.read(context).load(move_id)
+        with renewals(context, plan):
+            seen = look(context, plan, progress)
     if progress.step in HELD and not seen.end:
         write_note(context, seen.note(context.now_ms(), context.process))
         remove_static_members(context, plan, seen)
@@ -214,8 +219,10 @@ def _keep(
             f"move {plan.move_id} is now {known.step} and its hold is over: see "
             f"'{context.command(f'status {plan.move_id}')}'"
         )
-    # Keep confirmations of redirectors since the look at the clusters.
-    renew(registers, plan, context.now_ms(), replace(progress, calls=known.calls))
+    # Keep confirmations of redirectors since the look at the clusters, and what is left out.
+    since = {name: getattr(known, name) for name in ("calls", "left_alone", "homes")}
+    kept = progress if plan.request.is_unplanned else replace(progress, **since)
+    renew(registers, plan, context.now_ms(), replace(kept, calls=known.calls))
 
 
 def apply_positions(
@@ -451,7 +458,9 @@ def _release_after(context: MoveContext, plan: MovePlan, error: BaseException) -
     if isinstance(error, Exception):
         why = str(error) if isinstance(error, SrmError) else f"{type(error).__name__}: {error}"
     try:
-        if MoveStore.read(context).plan(move_id) != plan:
+        store = MoveStore.read(context)
+        known, left = store.plan(move_id), store.progress(move_id).left_alone
+        if known is None or known.without(left) != plan.without(left):
             log.info("move %s was planned again by another run, which has its hold", move_id)
             return
         release(context, move_id, why)

@@ -43,12 +43,14 @@ class MoveStore:
         return cls(found, where, known, context.command("status"))
 
     def load(self, move_id: str) -> tuple[MovePlan, MoveProgress]:
+        """Return the progress of a move, and its plan without the groups that it leaves out."""
         if (plan := self.plan(move_id)) is None:
             what = f"move {move_id!r} is not known on {self.where}"
             for error in self.missing:
                 raise UnavailableError(f"{what}: {error.what}", error.action)
             raise NotFoundError(what, f"see '{self.status}', or plan it")
-        return plan, self.progress(move_id)
+        progress = self.progress(move_id)
+        return plan.without(progress.left_out), progress
 
     def plan(self, move_id: str) -> MovePlan | None:
         plans = map(MovePlan.decode, self._documents(f"plan:{move_id}"))

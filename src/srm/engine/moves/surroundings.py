@@ -23,7 +23,7 @@ from srm.engine.flows.target_topics import StateTopic
 from srm.engine.groups.checkpoints import WITHOUT_OFFSETS, per_group
 from srm.engine.moves.context import MoveContext
 from srm.engine.moves.facts import MoveFacts, TopicPair
-from srm.engine.moves.reading import read_writers
+from srm.engine.moves.reading import read_writers, topics_to_move
 from srm.errors import AuthorizationError, message
 
 _SKEW_MS: Final = 2_000
@@ -43,6 +43,7 @@ def surrounding_findings(context: MoveContext, facts: MoveFacts) -> Iterator[Fin
     yield from missing_topics(context, facts)
     yield from _narrow_originals(context, facts)
     yield from _from_home(facts)
+    yield from _left_behind(context, facts)
     if not facts.is_away:
         yield from _plain_clients(context, facts)
         yield from _state(facts)
@@ -253,7 +254,7 @@ def _staying(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
         group.name
         for group in context.source.groups().values()
         if group.kind not in WITHOUT_OFFSETS
-        and group.name not in facts.groups
+        and group.name not in {*facts.groups, *request.exclude_groups}
         and facts.routing.cluster_of(group_subject(group.name), request.source) != request.target
         and not group.name.startswith(SHADOW_PREFIX)
     ]
@@ -268,6 +269,28 @@ def _staying(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
             f"{amount(len(groups), 'group')} with offsets of {', '.join(topics)} on "
             f"{request.source} will not move ({some(groups)}): records written after the move "
             f"reach them only as replicas; name groups with --group to move them",
+        )
+
+
+def _left_behind(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
+    """Warn of groups that the request excludes, and of topics that its named groups do not read."""
+    request, source = facts.request, facts.request.source
+    if excluded := request.exclude_groups:
+        yield warning(
+            "left-out",
+            f"{amount(len(excluded), 'group')} ({some(excluded)}) excluded: not moved, clients "
+            f"remain on {source}, where records written after the move arrive only as replicas",
+        )
+    if request.topics or not request.groups:
+        return
+    everything = topics_to_move(context, request.of_everything, context.target.topics())
+    read = {*facts.topics, *(pair.original for pair in facts.pairs)}
+    if rest := [topic for topic in everything if topic not in read]:
+        yield warning(
+            "left-out",
+            f"{amount(len(rest), 'topic')} of {request.flow} that the named groups do not read "
+            f"({some(rest)}) will not move, with their producers: name topics with --topic to "
+            f"move them",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 import io
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tests.unit.engine.moves.control.moving import REQUEST, busy_world, config_i
 
 from srm.cli.moves.failover import _approve
 from srm.domain.moves.plan import MovePlan
-from srm.domain.text.amount import problem
+from srm.domain.text.amount import problem, warning
 from srm.engine.flows.supervision import operator
 from srm.engine.moves.context import MoveContext
 from srm.engine.moves.registers import record
@@ -89,7 +90,7 @@ def test_who_runs_a_planned_move_is_kept_with_the_numbers_of_the_plan(
 ) -> None:
     monkeypatch.setattr(getpass, "getuser", lambda: "ada")
 
-    _approve(context, MoveStore.read(context).load("m1")[0], yes=False)
+    _approve(context, replace(MoveStore.read(context).load("m1")[0], findings=()), yes=False)
 
     [approval] = moves.report(context, "m1").approvals
     assert (approval.by, approval.how) == ("ada@ops-1", "srm failover run")
@@ -103,6 +104,67 @@ def test_who_runs_a_planned_move_is_kept_with_the_numbers_of_the_plan(
     assert approval.text == (
         "failover P->B of 2 groups: 95 records still to read, 0 read again, 0 skipped"
     )
+
+
+LEFT, WAITS = warning("left-out", "other stays on P"), warning("wait", "the move will wait")
+
+
+@pytest.fixture
+def warned(context: MoveContext) -> MovePlan:
+    plan = MoveStore.read(context).load("m1")[0]
+    return replace(plan, findings=(LEFT, warning("clocks", "2.1 s ahead"), WAITS))
+
+
+@pytest.mark.parametrize(("answer", "is_approved"), [("y\n", True), ("n\n", False), ("\n", False)])
+def test_a_planned_move_with_warnings_begins_once_they_are_confirmed(
+    context: MoveContext,
+    warned: MovePlan,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    is_approved: bool,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+
+    with nullcontext() if is_approved else pytest.raises(UsageError, match="nothing was done"):
+        _approve(context, warned, yes=False)
+
+    found = [one.how for one in MoveStore.read(context).approvals("m1")]
+    assert found == (["confirmed 2 warnings"] if is_approved else [])
+
+
+def test_without_a_terminal_warnings_of_a_planned_move_are_approved_with_yes(
+    context: MoveContext, warned: MovePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+    with pytest.raises(
+        UsageError,
+        match="the plan has 2 warnings, approve with --yes: other stays on P; and 1 more",
+    ):
+        _approve(context, warned, yes=False)
+    assert MoveStore.read(context).approvals("m1") == ()
+    _approve(context, warned, yes=True)
+
+    assert [one.how for one in MoveStore.read(context).approvals("m1")] == ["--yes"]
+
+
+def test_what_a_planned_move_waits_for_by_itself_needs_no_approval(
+    context: MoveContext, warned: MovePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+
+    _approve(context, replace(warned, findings=(WAITS,)), yes=False)
+
+    assert [one.how for one in MoveStore.read(context).approvals("m1")] == ["srm failover run"]
+
+
+def test_warnings_of_a_move_that_holds_clients_prompt_no_more(
+    context: MoveContext, warned: MovePlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    moves.hold(context, "m1")
+
+    _approve(context, warned, yes=False)
 
 
 def test_a_move_that_has_begun_continues_without_another_approval(

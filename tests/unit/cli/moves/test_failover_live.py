@@ -203,7 +203,7 @@ def test_an_interrupted_run_names_where_its_clients_are(
     for each in range(write):
         world.writes.before[each] = world.passing
     world.writes.before[write] = lambda: signal.raise_signal(signal.SIGINT)
-    line = f"failover run --config {tmp_path}/srm.properties --move-id m1 -t Payments"
+    line = f"failover run --config {tmp_path}/srm.properties --move-id m1 --yes -t Payments"
 
     error = CliRunner().invoke(app, [*line.split(), "-g", "near", "-g", "far"]).exception
 

@@ -26,6 +26,7 @@ GIVEN = {
     "target": "P",
     "topics": ("Payments", "Refunds"),
     "groups": ("audit",),
+    "exclude_groups": ("slow",),
     "mode": "unplanned",
     "redirect": ("routing", "webhook", "manual"),
     "fence": "acl",

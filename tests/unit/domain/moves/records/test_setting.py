@@ -59,7 +59,8 @@ def test_choices_are_the_values_of_the_type_and_a_meaning_follows_its_value() ->
     }
     assert list(FORM["mode"].choices) == ["planned", "unplanned"]
     assert list(FORM["redirect"].choices) == ["routing", "webhook", "command", "manual"]
-    assert {setting.name for setting in SETTINGS if setting.kind == "names"} == {"topics", "groups"}
+    names = {setting.name for setting in SETTINGS if setting.kind == "names"}
+    assert names == {"topics", "groups", "exclude_groups"}
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda each: each.name)

@@ -171,13 +171,19 @@ CHANGES: Final[Mapping[str, tuple[str, Callable[[World], None]]]] = {
     "a damaged map": ("map of Payments-0 cannot be used: block 7", _damage_map),
     "a stopped partition": ("replication of Payments-0 is stopped", _stop_partition),
     "a silent replicator": ("the replicator of P->B last reported", _silence_replicator),
-    "a deleted group": ("near has no offset", lambda world: world.p.expire_group("near")),
-    "a deleted topic": ("far has no offset", lambda world: world.p.delete_topic("Payments")),
+    "a deleted group": (
+        "near cannot move: it has no offset",
+        lambda world: world.p.expire_group("near"),
+    ),
+    "a deleted topic": (
+        "topic Payments was deleted on P",
+        lambda world: world.p.delete_topic("Payments"),
+    ),
 }
 """Changes after the hold, with a part of the reason that each must have, in order of their time."""
 HIDDEN: Final = {
     "a damaged map": {"a stopped partition", "a silent replicator"},  # the lag is not known
-    "a deleted topic": {*CHANGES} - {"an unsettled return", "a deleted group", "a deleted topic"},
+    "a deleted topic": {*CHANGES} - {"an unsettled return", "a deleted topic"},
 }
 """Changes whose own reasons have no object any more after others."""
 

@@ -10,12 +10,13 @@ from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world, held, planned
 
 from srm.domain.moves.plan import GroupPosition, PartitionMove, partition_move
+from srm.domain.moves.report import MoveReport
 from srm.domain.moves.routing import Ack, Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.groups.checkpoints import emit
-from srm.engine.moves.context import ensure_topics
-from srm.errors import ConflictError
+from srm.engine.moves.context import MoveContext, ensure_topics
+from srm.errors import ConflictError, GateClosedError
 
 EVERYTHING = replace(REQUEST, groups=())
 
@@ -166,7 +167,19 @@ def test_a_group_whose_offsets_srm_writes_during_a_look_is_not_active(
     assert not any("is active on B" in line for line in plan.blocking)
 
 
-def test_a_group_that_is_deleted_after_the_plan_does_not_move_without_its_place(
+GONE = "near {} left out: it has no offset of Payments-0 on P any more, deleted or expired"
+
+
+def finished(world: World, context: MoveContext) -> MoveReport:
+    """Wait, apply, go and report, as the groups that move do what they should."""
+    world.passing(2_000)
+    assert moves.wait_status(context, "m1").ready
+    moves.apply(context, "m1")
+    moves.go(context, "m1")
+    return moves.report(context, "m1")
+
+
+def test_a_group_that_is_deleted_after_the_plan_is_left_out_and_refuses_no_other(
     world: World,
 ) -> None:
     """Its clients would start on B as auto.offset.reset says, where the plan had 96."""
@@ -174,10 +187,83 @@ def test_a_group_that_is_deleted_after_the_plan_does_not_move_without_its_place(
     world.obey("near", "far")
     world.p.delete_groups(["near"])
 
-    with pytest.raises(ConflictError, match="near has no offset of Payments-0 on P any more"):
-        moves.hold(context, "m1")
+    moves.hold(context, "m1")
 
-    assert world.routes("P") == {}
+    assert "group:near" not in world.routes("P") | world.routes("B")
+    assert world.routes("P")["group:far"].state == "hold"
+    [note] = moves.status(context, "m1").notes
+    assert GONE.format("is") in note
+    report = finished(world, context)
+    assert world.routes("B")["group:far"].cluster == "B"
+    assert "group:near" not in world.routes("B")
+    assert GONE.format("was") in str(report.problems)
+    assert list(report.groups) == ["far"]
+    assert not world.offsets("B", "near")
+
+
+def test_a_group_that_is_deleted_during_the_wait_is_left_out_and_released(world: World) -> None:
+    """Its members are held, and continue where they were."""
+    context = held(world)
+    world.report("P", "B")
+    world.p.delete_groups(["near"])
+    with pytest.raises(GateClosedError, match="group near cannot move: it has no offset"):
+        moves.apply(context, "m1")
+
+    status = moves.wait_status(context, "m1")
+
+    assert GONE.format("is") in str(status.notes)
+    assert not any("near" in reason for reason in status.blocking)
+    near, far = (world.routes("P")[f"group:{one}"] for one in ("near", "far"))
+    assert (near.state, near.cluster) == ("go", "P")
+    assert far.state == "hold"
+    report = finished(world, context)
+    assert world.routes("B")["group:near"].cluster == "P"
+    assert world.routes("B")["group:far"].cluster == "B"
+    assert GONE.format("was") in str(report.problems)
+    moves.verify(context, "m1")
+
+
+def test_a_group_that_was_left_out_moves_with_the_next_attempt_if_it_is_back(world: World) -> None:
+    context = planned(world)
+    world.obey("near", "far")
+    world.p.delete_groups(["near"])
+    moves.hold(context, "m1")
+    moves.release(context, "m1")
+    world.p.commit("near", {TopicPartition("Payments", 0): 95})
+
+    moves.hold(context, "m1")
+
+    assert world.routes("P")["group:near"].state == "hold"
+    assert moves.status(context, "m1").notes == ()
+
+
+@pytest.mark.parametrize("when", ["hold", "wait"])
+def test_a_move_whose_groups_are_all_gone_has_to_be_planned_again(world: World, when: str) -> None:
+    context = planned(world) if when == "hold" else held(world)
+    world.obey("near", "far")
+    world.p.delete_groups(["near", "far"])
+
+    if when == "hold":
+        with pytest.raises(ConflictError, match=r"no group .* plan the move again"):
+            moves.hold(context, "m1")
+        assert world.routes("P") == {}
+    else:
+        blocking = moves.wait_status(context, "m1").blocking
+        assert any("no group of the move has its offsets" in reason for reason in blocking)
+        assert world.routes("P")["group:near"].state == "hold"
+
+
+def test_a_run_that_leaves_out_a_group_releases_the_others_if_it_fails(world: World) -> None:
+    context = planned(world, replace(REQUEST, wait_seconds=1.0))
+    world.obey("near")
+    world.p.delete_groups(["near"])
+
+    with pytest.raises(GateClosedError, match="group far is still active on P"):
+        moves.carry_out(context, "m1", poll_seconds=0.1)
+
+    far = world.routes("P")["group:far"]
+    assert (far.state, far.cluster) == ("go", "P")
+    assert "group:near" not in world.routes("P")
 
 
 def test_a_topic_that_is_deleted_during_the_hold_closes_the_gate(world: World) -> None:
@@ -188,9 +274,8 @@ def test_a_topic_that_is_deleted_during_the_hold_closes_the_gate(world: World) -
 
     world.p.delete_topic("Payments")
 
-    far, near = moves.wait_status(context, "m1").blocking
-    assert "far has no offset of Payments-0 on P any more" in far
-    assert "plan the move again" in near
+    [line] = moves.wait_status(context, "m1").blocking
+    assert line == "topic Payments was deleted on P since the plan: plan the move again"
 
 
 @pytest.mark.parametrize("overwrite", [False, True])

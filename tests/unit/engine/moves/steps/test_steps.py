@@ -460,7 +460,7 @@ def test_a_group_that_reads_the_topics_only_since_the_plan_is_named_in_the_repor
 
     found = moves.report(context, "m1")
     assert world.offsets("B", "late") == {}
-    assert "group late was not changed: reads on P only since the plan: start it on B" in (
+    assert "group late was left out: reads on P only since the plan: start it on B" in (
         "; ".join(found.problems)
     )
 
