@@ -35,7 +35,7 @@ from srm.domain.names import internal_topics
 from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.kafka.admin.clients import open_writer
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
-from srm.kafka.tables.topic_tail import KafkaTopicTail
+from srm.kafka.tables.topic_tail import PATIENT, KafkaTopicTail
 from srm.kafka.wire.errors import on_topic
 from srm.threads import start_thread
 
@@ -318,8 +318,10 @@ class RoutingWatcher:
         while not self._stop.is_set():
             try:
                 properties = self.config.client(alias, "consumer")
-                routing = internal_topics.ROUTING
-                with KafkaTopicTail(properties, routing, principal=PRINCIPAL) as tail:
+                tail = KafkaTopicTail(
+                    properties, internal_topics.ROUTING, later=PATIENT, principal=PRINCIPAL
+                )
+                with tail:
                     self._tail(alias, tail)
             except SrmError as error:
                 log.warning("routes of %s cannot be followed: %s", alias, error)
