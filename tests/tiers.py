@@ -167,6 +167,7 @@ GROUPS: Final = (
             ),
             "src/srm/domain/moves/progress*",
             "src/srm/domain/moves/routing*",
+            "src/srm/domain/moves/announcements*",
         ),
     ),
     Group(

@@ -127,7 +127,7 @@ public class FollowRoute {
     for (String alias : clusters.keySet()) // on all clusters: one may be lost
       tellers.computeIfAbsent(alias, name -> new KafkaProducer<>(with(clusters.get(name), "max.block.ms", "2000"),
           new StringSerializer(), new StringSerializer()))
-          .send(new ProducerRecord<>(ROUTING.topic(), 0, "ack:" + subject + ":" + client, value));
+          .send(new ProducerRecord<>("__srm-clients", subject + ":" + client, value));
   }
   @SuppressWarnings("deprecation") // clients before 4.1 only have close(Duration)
   void run(String group, String topic, CountDownLatch stop) {

@@ -34,6 +34,13 @@ def test_partitions_are_counted_as_they_are_described(site, topic):
     assert site.cluster.partition_counts()[topic] == described[topic] == 2
 
 
+def test_partitions_of_named_topics_are_counted_and_absent_ones_left_out(site, topic, unique):
+    absent = f"{unique}-absent"
+
+    assert site.cluster.partition_counts([topic, absent]) == {topic: 2}
+    assert absent not in site.cluster.topics()
+
+
 def test_creating_a_topic_again_leaves_it_as_it_is(site, unique):
     site.cluster.create_topics([TopicSpec(unique, 3, 1, {"retention.ms": "1000"})])
     before = site.cluster.topics()[unique]

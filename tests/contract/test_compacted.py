@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from tests.overrides import overrides
 
+from srm.domain.moves.announcements import Ack
+from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.control.control_topics import ensure_compacted
+from srm.engine.control.control_topics import STAMPED, ensure_compacted
+from srm.engine.moves.history import ClientsHistory
 from srm.errors import NotFoundError, UsageError
 
 
@@ -66,6 +70,22 @@ def test_partitions_are_tables_of_their_own(site, state_topic):
 
     assert site.cluster.compacted_topic(state_topic, 0).read() == {b"a": b"0"}
     assert site.cluster.compacted_topic(state_topic, 1).read() == {b"a": b"1"}
+
+
+def test_announcements_of_clients_are_read_from_all_partitions(site, monkeypatch, unique):
+    monkeypatch.setattr(internal_topics, "CLIENTS", unique)
+    ensure_compacted(site.cluster, unique, partitions=3, extra_configs=STAMPED)
+    said = [Ack("group:g", client, 1, "held", "P", 0) for client in "abc"]
+    for number, ack in enumerate(said):
+        site.cluster.compacted_topic(unique, number).write({ack.key(): ack.value()})
+    last = replace(said[2], generation=2)
+    site.cluster.compacted_topic(unique, 2).write({last.key(): last.value()})
+
+    found = ClientsHistory.read(site.cluster)
+
+    assert [one.ack for one in found.acks] == [*said[:2], last]
+    assert sorted(one.ack.generation for one in found.messages()) == [1, 1, 1, 2]
+    assert all(one.by_broker and one.stamped_ms <= found.newest_ms for one in found.acks)
 
 
 def test_a_table_can_be_read_and_written_through_several_handles(site, state_topic):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
-from tests.acknowledgements import acks_of
+from tests.acknowledgements import acks_on
 from tests.integration.rights import Right, documented, user_with
 from tests.integration.securing import SecuredBroker
 from tests.integration.test_clients import has_started
@@ -23,9 +23,8 @@ from srm.client.producer import FailoverProducer
 from srm.client.routing import RoutingWatcher
 from srm.client.settings import load_client_config
 from srm.config.model import ClusterClients, Config
-from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import TopicSpec
-from srm.engine.control.control_topics import compacted_spec
+from srm.engine.control.control_topics import CLIENTS_TOPICS, compacted_spec
 from srm.kafka.cluster import KafkaCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
@@ -40,7 +39,7 @@ def secured(secured: SecuredBroker) -> SecuredBroker:
     with KafkaCluster("P", ClusterClients.alike(plain)) as cluster:
         names = ("payments", "B.payments", "P.payments")
         cluster.create_topics([TopicSpec(name, 1, 1, {}) for name in names])
-        cluster.create_topics([compacted_spec(internal_topics.ROUTING, 1)])
+        cluster.create_topics([compacted_spec(name, 1) for name in CLIENTS_TOPICS])
     producer = Producer(plain)
     for name in names:
         producer.produce(name, b"there")
@@ -122,7 +121,7 @@ USES: dict[str, tuple[Callable[[Config, str], None], str]] = {
     "Read topic copies": (consume, r"Read on topic [PB]\.payments"),
     "Read group app": (commit, "Read on group app"),
     "Read topic __srm-routing": (watch, "Read on topic __srm-routing"),
-    "Write topic __srm-routing": (produce, "Write on topic __srm-routing"),
+    "Write topic __srm-clients": (produce, "Write on topic __srm-clients"),
     "Write transactional-id app": (transact, "Write on transactional id app"),
 }
 
@@ -181,7 +180,7 @@ def test_a_denied_producer_announces_the_right_that_it_misses(
     plain = ClusterClients.alike({"bootstrap.servers": secured.broker.bootstrap})
 
     def announced() -> bool:
-        acks = acks_of(cluster.compacted_topic(internal_topics.ROUTING).read())
+        acks = acks_on(cluster)
         said = [str(ack.unwritten) for ack in acks if ack.client == conf["client.id"]]
         return re.search(rf"grant {use_of(missing)[1]} to the application", str(said)) is not None
 

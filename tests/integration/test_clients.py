@@ -12,14 +12,13 @@ from types import MappingProxyType
 import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
-from tests.acknowledgements import acks_of
+from tests.acknowledgements import acks_on
 from tests.integration.moving import Site, route_clients
 from tests.waiting import DEADLINE_S, eventually
 
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
 from srm.client.routing import RoutingWatcher
-from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.moves.context import ensure_topics
 from srm.errors import ConflictError, UnavailableError
@@ -72,8 +71,9 @@ def reading(site: Site, group: str, watcher: RoutingWatcher, **conf: object) -> 
 
 
 def acks(site: Site, alias: str, subject: str) -> dict[str, str]:
-    records = site.clusters[alias].compacted_topic(internal_topics.ROUTING).read()
-    return {ack.client: ack.state for ack in acks_of(records) if ack.subject == subject}
+    return {
+        ack.client: ack.state for ack in acks_on(site.clusters[alias]) if ack.subject == subject
+    }
 
 
 def test_a_hold_flushes_what_was_handed_over_and_the_rest_goes_to_the_other_cluster(

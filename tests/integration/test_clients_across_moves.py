@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.serialization import StringDeserializer, StringSerializer
-from tests.acknowledgements import acks_of
+from tests.acknowledgements import acks_on
 from tests.integration.moving import Site
 from tests.integration.test_clients import (
     committed,
@@ -30,8 +30,7 @@ from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
 from srm.client.routing import RoutingWatcher
 from srm.client.serialising import FailoverDeserializingConsumer, FailoverSerializingProducer
-from srm.domain.moves.routing import Ack
-from srm.domain.names import internal_topics
+from srm.domain.moves.announcements import Ack
 from srm.engine.cluster_ports import TopicSpec
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
@@ -40,8 +39,7 @@ __all__ = ["site", "watcher"]
 
 
 def said(site: Site, alias: str, subject: str) -> dict[str, Ack]:
-    records = site.clusters[alias].compacted_topic(internal_topics.ROUTING).read()
-    return {ack.client: ack for ack in acks_of(records) if ack.subject == subject}
+    return {ack.client: ack for ack in acks_on(site.clusters[alias]) if ack.subject == subject}
 
 
 def take(consumer: FailoverConsumer, count: int) -> list[Any]:

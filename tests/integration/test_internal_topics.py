@@ -16,6 +16,7 @@ PROBE: Final = str(Path(__file__).with_name("InternalTopicsProbe.java"))
 OURS: Final = {
     internal_topics.LEDGER,
     internal_topics.ROUTING,
+    internal_topics.CLIENTS,
     internal_topics.MOVES,
     internal_topics.METRICS_WINDOWS,
     internal_topics.SERVICES,

@@ -11,19 +11,20 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from tests.acknowledgements import acks_of
+from tests.acknowledgements import acks_on
 from tests.integration.moving import Site
 from tests.integration.test_clients import committed, is_empty, tell
 from tests.waiting import DEADLINE_S, eventually
 
-from srm.domain.moves.routing import Ack, Route
+from srm.domain.moves.announcements import Ack
+from srm.domain.moves.routing import Route
 from srm.domain.names import internal_topics
 from srm.engine.moves.context import SIDES, ensure_topics
+from srm.engine.moves.history import ClientsHistory
 from srm.engine.moves.registers import Registers
 from srm.engine.moves.tables import ControlChange
 from srm_lab.stack.jars import kafka_class_path
 from srm_lab.stack.java import find_java
-from srm_lab.testing.logs import read_log
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 
@@ -82,14 +83,12 @@ def load(site: Site, alias: str, name: str) -> None:
 
 
 def acks(site: Site, alias: str, subject: str) -> list[Ack]:
-    records = site.clusters[alias].compacted_topic(internal_topics.ROUTING).read()
-    return [ack for ack in acks_of(records) if ack.subject == subject]
+    return [ack for ack in acks_on(site.clusters[alias]) if ack.subject == subject]
 
 
 def has_said(site: Site, alias: str, subject: str, state: str, generation: int) -> bool:
     """Whether a client has ever acknowledged so; it may have come to something else since."""
-    log = read_log(site.servers[alias], internal_topics.ROUTING, 0)
-    acks = (ack for _, r in log if r.key and r.value for ack in acks_of({r.key: r.value}))
+    acks = (one.ack for one in ClientsHistory.read(site.clusters[alias]).messages())
     return (subject, state, generation) in ((a.subject, a.state, a.generation) for a in acks)
 
 

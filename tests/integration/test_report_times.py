@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from tests import moves
-from tests.acknowledgements import acks_of
+from tests.acknowledgements import acks_on
 from tests.faults.campaign.brokers import delete_topics
 from tests.integration.moving import PARTITIONS, Application, Site, begin, pass_gate
 from tests.waiting import DEADLINE_S, eventually
@@ -19,9 +19,8 @@ from srm.cli.main import app
 from srm.client import routing
 from srm.client.producer import FailoverProducer
 from srm.client.routing import Moment, RoutingWatcher
+from srm.domain.moves.announcements import Ack
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import Ack
-from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import TopicSpec
 from srm.engine.moves.context import MoveContext
 
@@ -49,7 +48,7 @@ def produce(site: Site, alias: str, count: int) -> None:
 
 def said(context: MoveContext, group: str) -> list[Ack]:
     """Return what members of a group say of their work on the target."""
-    acks = acks_of(context.target.compacted_topic(internal_topics.ROUTING).read())
+    acks = acks_on(context.target)
     return [ack for ack in acks if ack.subject == f"group:{group}" and ack.state != "held"]
 
 

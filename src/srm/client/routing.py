@@ -1,7 +1,8 @@
 """Routes as clients follow them: the watcher of all clusters, decisions, announcements.
 
-One thread per cluster tails ``__srm-routing`` there; the record of the highest rank ever
-read wins. While a cluster is down the others are followed; it is read again when it is back.
+One thread per cluster tails ``__srm-routing`` there; the record of the highest rank ever read
+wins. While a cluster is down the others are followed; it is read again when it is back.
+Announcements go to ``__srm-clients`` on every cluster, which no client reads.
 
 A hold has a lease: without heartbeats of the move, clients continue on their old cluster. This
 process's monotonic clock counts the lease from the newest beat it has read. Before the hold lapses,
@@ -28,22 +29,13 @@ from confluent_kafka import KafkaError, KafkaException
 from srm.client.messages import PRINCIPAL, with_place
 from srm.clock import now_ms
 from srm.config.model import Config
-from srm.domain.moves.routing import (
-    ERA,
-    Ack,
-    AckState,
-    ClientKind,
-    KnownRoutes,
-    Route,
-    decode_route,
-    is_home,
-    is_subject,
-)
+from srm.domain.moves.announcements import Ack, AckState, ClientKind
+from srm.domain.moves.routing import ERA, KnownRoutes, Route, decode_route, is_home, is_subject
 from srm.domain.names import internal_topics
 from srm.errors import IntegrityError, SrmError, UnavailableError
 from srm.kafka.admin.clients import open_writer
 from srm.kafka.admin.topics import UNKNOWN_TOPIC_CODES
-from srm.kafka.tables.topic_tail import KafkaTopicTail
+from srm.kafka.tables.topic_tail import PATIENT, KafkaTopicTail
 from srm.kafka.wire.errors import on_topic
 from srm.threads import start_thread
 
@@ -307,7 +299,7 @@ class RoutingWatcher:
             try:
                 producer = self._ack_producer(alias)
                 producer.produce(
-                    *(internal_topics.ROUTING, value, ack.key(), 0),
+                    *(internal_topics.CLIENTS, value, ack.key()),
                     on_delivery=lambda error, _, failed=failed: error and failed(error),
                 )
                 producer.poll(0)
@@ -326,8 +318,10 @@ class RoutingWatcher:
         while not self._stop.is_set():
             try:
                 properties = self.config.client(alias, "consumer")
-                routing = internal_topics.ROUTING
-                with KafkaTopicTail(properties, routing, principal=PRINCIPAL) as tail:
+                tail = KafkaTopicTail(
+                    properties, internal_topics.ROUTING, later=PATIENT, principal=PRINCIPAL
+                )
+                with tail:
                     self._tail(alias, tail)
             except SrmError as error:
                 log.warning("routes of %s cannot be followed: %s", alias, error)
@@ -397,7 +391,7 @@ def _log_failure(alias: str, ack: Ack, error: Any) -> None:
     if isinstance(error, KafkaError):
         is_expected |= error.code() in UNKNOWN_TOPIC_CODES and not ack.generation
         where = f"writing on {alias}"
-        why = with_place(error, where, on_topic("Write", internal_topics.ROUTING)).str()
+        why = with_place(error, where, on_topic("Write", internal_topics.CLIENTS)).str()
     level = logging.DEBUG if is_expected else logging.WARNING
     log.log(level, "%s is not announced: %s", ack.state, why)
 

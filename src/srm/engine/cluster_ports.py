@@ -194,8 +194,8 @@ class Cluster(Protocol):
     def topics(self) -> dict[str, TopicDescription]:
         """Describe all topics, internal ones included."""
 
-    def partition_counts(self) -> dict[str, int]:
-        """Return the partition counts of all topics, at a tenth of the cost of topics()."""
+    def partition_counts(self, topics: Collection[str] | None = None) -> dict[str, int]:
+        """Return the partition counts of all topics or of some, without the rest of topics()."""
 
     def topic_settings(self, topics: Collection[str]) -> dict[str, dict[str, TopicSetting]]:
         """Return all values in effect that can be set and shown; missing topics are omitted."""

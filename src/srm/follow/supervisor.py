@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from srm.client.routing import Announcer, RoutingWatcher, is_given_up, same_order
 from srm.config.model import Config
+from srm.domain.moves.announcements import AckState
 from srm.domain.moves.gate import is_member_of
-from srm.domain.moves.routing import AckState, Route, group_subject
+from srm.domain.moves.routing import Route, group_subject
 from srm.errors import SrmError, UsageError
 from srm.follow.program import Program, ProgramEvent, Restarts, Stopping, exit_code, reap_orphans
 from srm.follow.values import ProgramSettings, Template, Values, render_arguments

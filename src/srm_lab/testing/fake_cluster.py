@@ -148,9 +148,10 @@ class FakeCluster:
         self._reach("describing the cluster")
         return self._id
 
-    def partition_counts(self) -> dict[str, int]:
-        """Count the partitions of all topics."""
-        return {name: topic.partitions for name, topic in self.topics().items()}
+    def partition_counts(self, topics: Collection[str] | None = None) -> dict[str, int]:
+        """Count the partitions of all topics, or of those that exist of some."""
+        known = {name: topic.partitions for name, topic in self.topics().items()}
+        return known if topics is None else {one: known[one] for one in topics if one in known}
 
     def topics(self) -> dict[str, TopicDescription]:
         """Describe all topics."""

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.acknowledgements import acks_of
+from tests.acknowledgements import acks_on
 from tests.integration.blackbox.programs import Client, Start, java, python
 from tests.integration.blackbox.stage import Stage
 from tests.integration.moving import Site
 from tests.waiting import eventually
 
-from srm.domain.moves.routing import Ack, Route
+from srm.domain.moves.announcements import Ack
+from srm.domain.moves.routing import Route
 from srm.domain.names import internal_topics
 from srm.engine.moves.context import ensure_topics
 
@@ -105,7 +106,7 @@ class Console:
 
 
 def said(stage: Stage, alias: str) -> list[Ack]:
-    return list(acks_of(stage.site.clusters[alias].compacted_topic(internal_topics.ROUTING).read()))
+    return list(acks_on(stage.site.clusters[alias]))
 
 
 def test_any_programs_move_there_and_back_and_nothing_is_lost_or_read_twice(stage: Stage) -> None:

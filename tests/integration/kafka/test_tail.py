@@ -11,7 +11,9 @@ from tests.waiting import eventually
 from srm.domain.names.topics import TopicPartition
 from srm.engine.control.control_topics import ensure_compacted
 from srm.errors import SrmError
-from srm.kafka.tables.topic_tail import SELDOM, KafkaTopicTail
+from srm.kafka.admin import clients
+from srm.kafka.tables import topic_tail
+from srm.kafka.tables.topic_tail import PATIENT, SELDOM, SOON, KafkaTopicTail
 
 pytestmark = pytest.mark.kafka
 
@@ -77,19 +79,54 @@ def test_many_records_are_returned_in_order(cluster, state_topic, tail):
     assert until_caught_up(tail) == rows
 
 
-def test_it_is_caught_up_behind_a_transaction_marker(cluster, props, state_topic):
-    """The position after the last record never gets to the end of the log."""
-    producer = Producer({**props, "transactional.id": state_topic})
-    producer.init_transactions(60)
+def commit(cluster, producer, topic, key, end):
+    """Write a record in a transaction, and wait for the marker."""
     producer.begin_transaction()
-    producer.produce(state_topic, b"1", b"a", partition=0)
+    producer.produce(topic, b"1", key, partition=0)
     producer.commit_transaction(60)
-    # It returns before the marker is in the log.
-    place = TopicPartition(state_topic, 0)
-    eventually(lambda: cluster.log_ends([place]) == {place: 2}, "the marker is there")
+    place = TopicPartition(topic, 0)
+    eventually(lambda: cluster.log_ends([place]) == {place: end}, "the marker is there")
+
+
+@pytest.fixture
+def transactions(props, unique):
+    producer = Producer({**props, "transactional.id": unique})
+    producer.init_transactions(60)
+    return producer
+
+
+def test_it_is_caught_up_behind_a_transaction_marker(cluster, props, state_topic, transactions):
+    """The position after the last record never gets to the end of the log."""
+    commit(cluster, transactions, state_topic, b"a", 2)
 
     with KafkaTopicTail(props, state_topic) as tail:
         assert until_caught_up(tail) == [(b"a", b"1")]
+
+
+def test_one_that_is_patient_once_it_has_caught_up_reads_to_the_end_as_soon_as_another(
+    cluster, props, state_topic, transactions, monkeypatch
+):
+    """With a limit of minutes for an answer without news, only news is answered."""
+    opened = []
+    minutes = {"fetch.wait.max.ms": 250_000, "socket.timeout.ms": 300_000}
+
+    def open_reader(props, settings):
+        opened.append(settings)
+        return clients.open_reader(props, settings)
+
+    monkeypatch.setattr(topic_tail, "open_reader", open_reader)
+    commit(cluster, transactions, state_topic, b"a", 2)
+
+    with KafkaTopicTail(props, state_topic, later={**PATIENT, **minutes}) as tail:
+        assert until_caught_up(tail) == [(b"a", b"1")]
+        for number, key in enumerate((b"b", b"c")):
+            commit(cluster, transactions, state_topic, key, 4 + 2 * number)
+            assert next_pairs(tail, 1) == [(key, b"1")]
+        waits = [one.get("fetch.wait.max.ms") for one in opened]
+        assert tail.read_to_end(DEADLINE_S) == ([], True)
+
+    assert waits == [SOON["fetch.wait.max.ms"], 250_000]
+    assert opened[-1] == SOON
 
 
 def test_it_may_begin_at_a_time(cluster, props, state_topic):

@@ -11,7 +11,8 @@ from tests.waiting import eventually
 from srm.client import routing
 from srm.client.routing import Announcer, RoutingWatcher
 from srm.config.loader import load_config
-from srm.domain.moves.routing import Ack, Route
+from srm.domain.moves.announcements import Ack
+from srm.domain.moves.routing import Route
 
 
 class Watcher:
@@ -46,7 +47,7 @@ def test_what_was_said_is_repeated_with_its_age_until_the_client_is_closed(
     }
     assert watcher.acks[-1].ages_ms["resumed"] > watcher.acks[0].ages_ms["resumed"]
     assert len(watcher.acks) == said
-    assert [ack.key() for ack in watcher.withdrawn] == [b"ack:topic:t:c"]
+    assert [ack.key() for ack in watcher.withdrawn] == [b"topic:t:c"]
 
 
 def test_it_is_taken_back_once_for_each_subject() -> None:
@@ -57,7 +58,7 @@ def test_it_is_taken_back_once_for_each_subject() -> None:
     announcer.reach("topic:t", Route(1, "B", "go"), "resumed")
     announcer.close()
 
-    assert [ack.key() for ack in watcher.withdrawn] == [b"ack:topic:t:c"]
+    assert [ack.key() for ack in watcher.withdrawn] == [b"topic:t:c"]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
 from srm.config.loader import load_config
 from srm.config.model import Config
-from srm.domain.moves.routing import ERA, Ack, Route
+from srm.domain.moves.announcements import Ack
+from srm.domain.moves.routing import ERA, Route
 
 HOME = Route(0, "P", "go")
 HOLD = Route(ERA, "P", "hold", "m")

@@ -15,6 +15,7 @@ from srm.client.routing import RoutingWatcher
 from srm.config.loader import load_config
 from srm.domain.moves.routing import ERA, Route
 from srm.errors import UnavailableError
+from srm.kafka.tables.topic_tail import PATIENT
 
 WAITED_S = 60.0
 
@@ -24,8 +25,10 @@ class Tail:
 
     routes: Mapping[str, Route]
 
-    def __init__(self, properties: Mapping[str, str], _topic: str, *, principal: str) -> None:
-        assert principal == PRINCIPAL
+    def __init__(
+        self, properties: Mapping[str, str], _topic: str, *, later: object, principal: str
+    ) -> None:
+        assert (later, principal) == (PATIENT, PRINCIPAL)
         self.answers = properties["bootstrap.servers"] == "b:9092"
         self.caught_up = False
 

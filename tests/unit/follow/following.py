@@ -11,7 +11,8 @@ from tests.waiting import DEADLINE_S, eventually
 
 from srm.config.loader import load_config
 from srm.config.model import Config
-from srm.domain.moves.routing import Ack, Route, home_route
+from srm.domain.moves.announcements import Ack
+from srm.domain.moves.routing import Route, home_route
 from srm.follow.program import Restarts, Stopping
 from srm.follow.supervisor import Job, MembersLook, ProgramSupervisor
 from srm.follow.values import ProgramSettings, Template

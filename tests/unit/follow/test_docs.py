@@ -18,8 +18,9 @@ from tests.acknowledgements import acks_of
 from tests.unit.follow.following import GROUP, config_in
 
 from srm.cli.main import app
+from srm.domain.moves.announcements import Ack
 from srm.domain.moves.gate import ANNOUNCED_MS
-from srm.domain.moves.routing import CLOCK_KEY, Ack, Route, decode_route
+from srm.domain.moves.routing import CLOCK_KEY, Route, decode_route
 from srm.follow import supervisor
 from srm.follow.values import SECRETIVE, Template, Values
 
@@ -132,9 +133,9 @@ def test_every_field_of_a_record_is_documented(heading: str, record: type) -> No
 def test_the_examples_of_records_are_what_is_written() -> None:
     route, ack = re.findall(r"^```json\n(.*?)^```", RECORDS, re.DOTALL | re.MULTILINE)
     assert json.loads(decode_route(b"group:audit", route.encode()).value()) == json.loads(route)
-    [read] = acks_of({b"ack:group:audit:c1": ack.encode()})
+    [read] = acks_of({b"group:audit:c1": ack.encode()})
     assert json.loads(read.value()) == json.loads(ack)
-    assert read.key() == b"ack:group:audit:c1"
+    assert read.key() == b"group:audit:c1"
 
 
 def test_a_reader_passes_over_fields_it_does_not_know_and_needs_no_optional_one() -> None:
@@ -144,7 +145,7 @@ def test_a_reader_passes_over_fields_it_does_not_know_and_needs_no_optional_one(
         b'{"subject": "group:g", "client": "c", "generation": 1, "state": "held", '
         b'"cluster": "B", "time_ms": 0, "later": 1}'
     )
-    assert acks_of({b"ack:group:g:c": ack}) == (Ack("group:g", "c", 1, "held", "B", 0),)
+    assert acks_of({b"group:g:c": ack}) == (Ack("group:g", "c", 1, "held", "B", 0),)
 
 
 def test_keys_and_times_are_those_of_the_page() -> None:

@@ -1,6 +1,6 @@
 """Gate of a move: presence of its clients, facts about the replication, and its answer.
 
-Times of clients are the broker's: records of the routing topic carry its clock (LogAppendTime).
+Times of clients are the brokers': records of announcements carry their clock (LogAppendTime).
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from functools import cached_property
 from typing import Final
 
 from srm.domain.groups.translation import LogRange
+from srm.domain.moves.announcements import Ack, StampedAck
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import HELD, Carrier, MoveProgress
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import Ack, StampedAck, group_subject, topic_subject
+from srm.domain.moves.routing import group_subject, topic_subject
 from srm.domain.names.topics import ActiveProducer, OpenTransaction, TopicPartition, abort_command
 from srm.domain.text.amount import Reason, amount
 

@@ -10,11 +10,12 @@ from typing import Final, Literal
 
 from pydantic import computed_field
 
+from srm.domain.moves.announcements import AckState, ClientKind, StampedAck
 from srm.domain.moves.disaster import Forecast, Outcome
 from srm.domain.moves.plan import ACCEPTED_RPO, GroupPlace, GroupPlan, MovePlan
 from srm.domain.moves.progress import DECIDED, GroupResume, MoveProgress, MoveStep
 from srm.domain.moves.request import SETTINGS, Mode, Operation
-from srm.domain.moves.routing import AckState, Call, ClientKind, StampedAck, missing_confirmations
+from srm.domain.moves.routing import Call, missing_confirmations
 from srm.domain.text.amount import amount, duration, some, span
 from srm.domain.text.documents import Document, decode, encode, values_of
 from srm.errors import UsageError

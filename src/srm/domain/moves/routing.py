@@ -24,8 +24,6 @@ from srm.domain.text.documents import Document, decode
 from srm.errors import IntegrityError, UsageError
 
 RouteState = Literal["go", "hold"]
-AckState = Literal["held", "resumed", "processed"]
-ClientKind = Literal["consumer", "producer"]
 
 CLOCK_KEY: Final = b"clock"
 LEASE_MS: Final = 60_000
@@ -33,7 +31,6 @@ LEASE_MS: Final = 60_000
 ERA: Final = 1 << 18
 """Generations between two unplanned moves; JSON keeps orders in seconds of it beyond 2300."""
 
-_ACK = "ack:"
 _rank = attrgetter("rank")
 
 
@@ -163,65 +160,6 @@ class Route(Document):
         return replace(self, state="go", beat=0, time_ms=0)
 
 
-@dataclass(frozen=True, slots=True)
-class Ack(Document):
-    """Acknowledgement of a route's generation by one client, and its heartbeat.
-
-    A client writes it at its start, even without a route (generation 0), after each step, and every
-    half minute; a tombstone when closed. A client with an older record has died.
-
-    ``state``: *held*: it has flushed or committed, has no open transaction, and has left.
-    *resumed*: it works on ``cluster``. *processed*: a consumer has since processed a record, or the
-    cluster has acknowledged one of a producer.
-    ``time_ms``: time of ``state`` by the client's clock; ``positions``: offsets it started at.
-    ``uncommitted``: records by ``topic-partition`` that it processed before and could not commit.
-    ``ages_ms``: age of each state when this was written, by the client's monotonic clock: the
-    record's timestamp minus the age is the broker's time of that state.
-    ``home``: cluster on which it works without a route; empty if not reported.
-    ``idle_ms``: time from a producer's last record to the hold; None if not reported.
-    ``unwritten``: records that wait at a producer which cannot write them, by the reason.
-    """
-
-    KIND = "routing record"
-    subject: str
-    client: str
-    generation: int
-    state: AckState
-    cluster: str
-    time_ms: int
-    positions: Mapping[str, int] = field(default_factory=dict)
-    kind: ClientKind | Literal[""] = ""
-    host: str = ""
-    uncommitted: Mapping[str, int] = field(default_factory=dict)
-    ages_ms: Mapping[AckState, int] = field(default_factory=dict)
-    home: str = ""
-    idle_ms: int | None = None
-    unwritten: Mapping[str, int] = field(default_factory=dict)
-
-    def key(self) -> bytes:
-        """Encode the record key: one record per subject and client."""
-        return f"{_ACK}{self.subject}:{self.client}".encode()
-
-
-@dataclass(frozen=True, slots=True)
-class StampedAck:
-    """An acknowledgement with its record's timestamp: the broker's, or else the client's time."""
-
-    ack: Ack
-    stamped_ms: int
-    by_broker: bool = True
-
-    def at_ms(self, state: AckState) -> int | None:
-        """Return the broker's time of a client's state; None if not reported or not stamped."""
-        ages_ms = {self.ack.state: 0, **self.ack.ages_ms}
-        return self.stamped_ms - ages_ms[state] if self.by_broker and state in ages_ms else None
-
-    def may_have_written(self, since_ms: int) -> bool:
-        """Return False for a held producer whose last record is older, by the broker's clock."""
-        at_ms = self.at_ms("held") if self.ack.state == "held" else None
-        return at_ms is None or (idle_ms := self.ack.idle_ms) is None or at_ms - idle_ms >= since_ms
-
-
 def merge_tables(tables: Iterable[Mapping[str, Route]]) -> dict[str, Route]:
     merged: dict[str, Route] = {}
     read = [item for table in tables for item in table.items()]
@@ -311,10 +249,6 @@ def is_home(subject: str) -> bool:
     return subject.startswith(home_subject(""))
 
 
-def is_ack(key: bytes) -> bool:
-    return key.startswith(_ACK.encode())
-
-
 def decode_route(key: bytes, value: bytes) -> Route:
     try:
         subject = key.decode()
@@ -329,13 +263,6 @@ def decode_route(key: bytes, value: bytes) -> Route:
 def _decode_route(value: bytes) -> Route:
     """Decode a value once: a beat of a hold writes the same for thousands of subjects."""
     return decode(Route, "", value)
-
-
-def decode_ack(key: bytes, value: bytes) -> Ack:
-    ack = decode(Ack, f"routing record {key.decode(errors='replace')}", value)
-    if ack.key() != key:
-        raise IntegrityError(f"routing record {key!r} names another client")
-    return ack
 
 
 RedirectKind = Literal["routing", "webhook", "command", "manual"]

@@ -176,7 +176,8 @@ def client_rights(names: FlowNames, groups: Collection[str]) -> tuple[NeededRigh
             copies = _copies(names, other, pattern)
             rights.append(NeededRight(cluster, ("Read",), "--topic", *copies))
         rights += _on_each(cluster, ("Read",), "--group", ids)
-        rights.append(NeededRight(cluster, ("Read", "Write"), "--topic", internal_topics.ROUTING))
+        rights.append(NeededRight(cluster, ("Read",), "--topic", internal_topics.ROUTING))
+        rights.append(NeededRight(cluster, ("Write",), "--topic", internal_topics.CLIENTS))
         rights += _on_each(cluster, ("Write",), "--transactional-id", ids)
     return tuple(rights)
 

@@ -69,13 +69,21 @@ _CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
     internal_topics.MOVES: STAMPED,
     # One clock, the broker's, orders the records of clients and moves.
     internal_topics.ROUTING: STAMPED,
+    # A client that lives repeats its announcement, so a day is enough for those that died.
+    internal_topics.CLIENTS: {
+        **STAMPED,
+        "cleanup.policy": "compact,delete",
+        "retention.ms": str(24 * 60 * 60 * 1000),
+    },
     internal_topics.LEDGER: STAMPED,
 }
+_PARTITIONS: Final[Mapping[str, int]] = {internal_topics.CLIENTS: 4}
+"""Partitions of a new topic, else one; readers read all that a topic has."""
 
 
 CONTROL_TOPICS: Final = tuple(_CONFIGS)
-CLIENTS_TOPICS: Final = (internal_topics.ROUTING,)
-"""Topics that clients write before the first move, on each cluster that they may work on."""
+CLIENTS_TOPICS: Final = (internal_topics.ROUTING, internal_topics.CLIENTS)
+"""Topics that clients need before the first move, on each cluster that they may work on."""
 
 
 def create_control_topics(
@@ -84,8 +92,11 @@ def create_control_topics(
     existing = cluster.topics()
     missing = tuple(name for name in wanted if name not in existing)
     if missing:
-        own = [compacted_spec(name, replication_factor, 1, _CONFIGS[name]) for name in missing]
-        cluster.create_topics(own)
+        own = (
+            compacted_spec(name, replication_factor, _PARTITIONS.get(name, 1), _CONFIGS[name])
+            for name in missing
+        )
+        cluster.create_topics([*own])
     return missing
 
 
@@ -102,17 +113,18 @@ def repair_control_topics(cluster: Cluster) -> None:
 
 
 def clock_findings(cluster: Cluster) -> Iterator[Finding]:
-    """Find a cluster whose brokers do not stamp what clients announce: no age is exact there."""
-    name, (key, wanted) = internal_topics.ROUTING, *STAMPED.items()
-    trouble = f"settings of {name} on cluster {cluster.alias} are not known"
-    found = tolerate(lambda: cluster.topic_settings([name]), trouble, AuthorizationError) or {}
-    if (value := found.get(name, {}).get(key, TopicSetting(wanted)).value) != wanted:
-        repair = "kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics "
-        yield problem(
-            "clock",
-            f"{name} on {cluster.alias} has {key}={value}, so ages of clients are not known",
-            f"{repair}--entity-name {name} --add-config {key}={wanted}",
-        )
+    """Find a cluster whose brokers do not stamp beats or announcements: no age is exact there."""
+    names, [(key, wanted)] = CLIENTS_TOPICS, STAMPED.items()
+    trouble = f"settings of {' and '.join(names)} on cluster {cluster.alias} are not known"
+    found = tolerate(lambda: cluster.topic_settings(names), trouble, AuthorizationError) or {}
+    for name in names:
+        if (value := found.get(name, {}).get(key, TopicSetting(wanted)).value) != wanted:
+            repair = "kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics "
+            yield problem(
+                "clock",
+                f"{name} on {cluster.alias} has {key}={value}, so ages of clients are not known",
+                f"{repair}--entity-name {name} --add-config {key}={wanted}",
+            )
 
 
 CONTROL_ID: Final = "srm-control-records"

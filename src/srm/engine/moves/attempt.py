@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+from srm.domain.moves.announcements import Ack
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import (
     LEASE_MS,
-    Ack,
     CallStep,
     Route,
     RouteState,

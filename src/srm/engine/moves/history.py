@@ -1,23 +1,21 @@
-"""Routing topic of one cluster, and of both: routes, announcements, and their stamps."""
+"""Routes and announcements of clients on one cluster, and on both, with their stamps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Self, TypeVar
+from typing import Final, Self, TypeVar
 
+from srm.domain.moves.announcements import StampedAck, decode_ack
 from srm.domain.moves.gate import Presence
 from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import (
     Route,
     RouteState,
-    StampedAck,
     cluster_of,
-    decode_ack,
     decode_route,
-    is_ack,
     is_subject,
     merge_tables,
 )
@@ -30,11 +28,30 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class RoutingHistory:
-    """The routing topic of one cluster; a damaged record is logged, and stops no move."""
+class _History:
+    """All records of a topic of one cluster; a damaged one is logged, and stops no move."""
 
     alias: str
     records: Mapping[bytes, Sequence[Stamped]]
+
+    @property
+    def newest_ms(self) -> int:
+        """The newest stamp of the brokers, a lower bound of their clock."""
+        last = (rows[-1] for rows in self.records.values())
+        return max((row.timestamp_ms for row in last if row.by_broker), default=0)
+
+    def _decode(
+        self, decode: Callable[[bytes, bytes], _T], records: Mapping[bytes, Sequence[Stamped]]
+    ) -> Iterator[tuple[bytes, _T, Stamped]]:
+        where = f"on cluster {self.alias}: "
+        for key, rows in records.items():
+            for row in rows:
+                if (found := decode_or_none(row.value, partial(decode, key), where)) is not None:
+                    yield key, found, row
+
+
+class RoutingHistory(_History):
+    """The routes of one cluster, and the clock record among them."""
 
     @classmethod
     def read(cls, cluster: Cluster) -> Self:
@@ -42,7 +59,8 @@ class RoutingHistory:
 
     @cached_property
     def _routes(self) -> tuple[tuple[bytes, Route, Stamped], ...]:
-        return tuple(self._decode(is_subject, decode_route))
+        rows = {key: rows for key, rows in self.records.items() if is_subject(key)}
+        return tuple(self._decode(decode_route, rows))
 
     @cached_property
     def routes(self) -> dict[str, Route]:
@@ -66,63 +84,80 @@ class RoutingHistory:
         """Say since when the hold of an attempt is over, by the beats here of the target."""
         return progress.end_of_hold(request, self.stamps("hold", progress), now_ms)
 
+
+class ClientsHistory(_History):
+    """Announcements of clients on one cluster, in all partitions of the topic."""
+
+    @classmethod
+    def read(cls, cluster: Cluster) -> Self:
+        name, records = internal_topics.CLIENTS, dict[bytes, Sequence[Stamped]]()
+        count = cluster.partition_counts([name]).get(name, 0)
+        for table in [cluster.compacted_topic(name, number) for number in range(count)]:
+            records |= table.read_history()
+        return cls(cluster.alias, records)
+
     def messages(self) -> Iterator[StampedAck]:
-        """Yield all acknowledgements, oldest first for each client."""
-        for _, ack, row in self._decode(is_ack, decode_ack):
-            yield StampedAck(ack, row.timestamp_ms, row.by_broker)
+        """Yield all announcements, oldest first for each client."""
+        yield from self._decode_acks(self.records)
 
     @cached_property
     def acks(self) -> tuple[StampedAck, ...]:
-        last = replace(self, records={key: rows[-1:] for key, rows in self.records.items()})
-        return tuple(sorted(last.messages(), key=lambda one: (one.ack.subject, one.ack.client)))
+        last = self._decode_acks({key: rows[-1:] for key, rows in self.records.items()})
+        return tuple(sorted(last, key=lambda one: (one.ack.subject, one.ack.client)))
 
     @property
     def acks_of_itself(self) -> tuple[StampedAck, ...]:
-        """Those stored on the cluster that they concern, so that one clock stamps each."""
+        """Those stored on the cluster that they concern, so that its clock stamps each."""
         return tuple(one for one in self.acks if one.ack.cluster == self.alias)
 
-    @property
-    def newest_ms(self) -> int:
-        """The newest stamp of the broker, a lower bound of its clock."""
-        last = (rows[-1] for rows in self.records.values())
-        return max((row.timestamp_ms for row in last if row.by_broker), default=0)
+    def _decode_acks(self, records: Mapping[bytes, Sequence[Stamped]]) -> Iterator[StampedAck]:
+        for _, ack, row in self._decode(decode_ack, records):
+            yield StampedAck(ack, row.timestamp_ms, row.by_broker)
 
-    def _decode(
-        self, is_wanted: Callable[[bytes], bool], decode: Callable[[bytes, bytes], _T]
-    ) -> Iterator[tuple[bytes, _T, Stamped]]:
-        where = f"on cluster {self.alias}: "
-        for key in filter(is_wanted, self.records):
-            for row in self.records[key]:
-                if (found := decode_or_none(row.value, partial(decode, key), where)) is not None:
-                    yield key, found, row
+
+_NO_CLIENTS: Final = ClientsHistory("", {})
 
 
 @dataclass(frozen=True)
 class RoutingTables:
-    """The routing topics of the target and of the source (None: unavailable).
+    """Routes and announcements on the target and on the source (None: unavailable).
 
-    Each is stamped by its cluster's broker; the target stamps those of an unavailable source.
+    Each is stamped by its cluster's brokers; the target stamps those of an unavailable source.
+    ``said_on_target``, ``said_on_source``: what clients announced on each.
     """
 
     target: RoutingHistory
     source: RoutingHistory | None = None
+    said_on_target: ClientsHistory = _NO_CLIENTS
+    said_on_source: ClientsHistory = _NO_CLIENTS
 
     @classmethod
-    def read(cls, context: MoveContext) -> RoutingTables:
+    def read(cls, context: MoveContext) -> Self:
         """Read both clusters; an unavailable source is skipped, which is logged."""
-        target, source = RoutingHistory.read(context.target), context.source
+        one, source = cls.read_target(context), context.source
         trouble = f"routes of {source.alias} cannot be read"
-        return cls(target, tolerate(lambda: RoutingHistory.read(source), trouble))
+        there = tolerate(
+            lambda: (RoutingHistory.read(source), ClientsHistory.read(source)), trouble
+        )
+        return one if there is None else replace(one, source=there[0], said_on_source=there[1])
+
+    @classmethod
+    def read_target(cls, context: MoveContext) -> Self:
+        target = context.target
+        return cls(RoutingHistory.read(target), said_on_target=ClientsHistory.read(target))
 
     @property
     def on_source(self) -> tuple[StampedAck, ...]:
-        """Acknowledgements of clients on the source; what the target has of all without it."""
-        return self.target.acks if self.source is None else self.source.acks_of_itself
+        """Announcements of clients on the source; what the target has of all without it."""
+        is_away = self.source is None
+        return self.said_on_target.acks if is_away else self.said_on_source.acks_of_itself
 
     @property
     def presence(self) -> Presence:
         """Clients present during a hold, whose renewals keep the clock of their stamps current."""
-        return Presence(self.on_source, (self.source or self.target).newest_ms)
+        target = (self.target, self.said_on_target)
+        read = target if self.source is None else (self.source, self.said_on_source)
+        return Presence(self.on_source, max(one.newest_ms for one in read))
 
     @property
     def tables(self) -> tuple[Mapping[str, Route], ...]:

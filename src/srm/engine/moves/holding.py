@@ -35,7 +35,7 @@ from srm.engine.control.originals import create_originals
 from srm.engine.flows.supervision import operator, pause_in_force
 from srm.engine.moves import gate, reading
 from srm.engine.moves.attempt import Attempt, InForce, homes_on_source
-from srm.engine.moves.context import SIDES, MoveContext, sides_of
+from srm.engine.moves.context import SIDES, MoveContext, read_both, sides_of
 from srm.engine.moves.effects import (
     call_redirectors,
     enforce_fences,
@@ -47,7 +47,7 @@ from srm.engine.moves.effects import (
     require_in_force,
 )
 from srm.engine.moves.facts import Look, MoveFacts
-from srm.engine.moves.history import RoutingHistory
+from srm.engine.moves.history import ClientsHistory, RoutingHistory
 from srm.engine.moves.planning import findings, route_problem, settings_of
 from srm.engine.moves.registers import Registers, record, transact
 from srm.engine.moves.store import MoveStore
@@ -59,7 +59,6 @@ from srm.threads import start_thread
 log = logging.getLogger(__name__)
 
 _RENEW_S: Final = LEASE_MS / 3000
-_FORGET_MS = 3_600_000
 """Acknowledgements of clients that are silent for this long are deleted."""
 
 
@@ -334,7 +333,8 @@ def _start(
         reason = route_problem(subject, route, plan.request, plan.move_id)
         if reason and not (unplanned and is_taken):
             raise ConflictError(f"move {plan.move_id} cannot start: {reason}")
-    acks = [one.ack for side in SIDES for one in registers.tables(side).routing.acks]
+    said, _ = read_both(context, ClientsHistory.read)
+    acks = [one.ack for side in said for one in side.acks]
     seen = {ack.generation for ack in acks if ack.subject in concerned}  # also on third clusters
     ranked = [*concerned.values(), *(routes[subject] for subject in routes if is_home(subject))]
     others = [one for one in ranked if one and one.move_id != plan.move_id]
@@ -345,21 +345,8 @@ def _start(
     started = replace(started, attempt=generation, revision=known.revision, homes=homes, knew=knew)
     hold_routes, holding = Attempt(plan, started).hold(1, now_ms), started.at("holding", now_ms)
     if not unplanned:
-        old = _silent(registers.tables("source"), plan)
-        registers.write("source", ControlChange(hold_routes, (holding,), forget=old))
-    old = _silent(registers.tables("target"), plan)
-    registers.write("target", ControlChange(hold_routes, (holding.at("held", now_ms),), forget=old))
-
-
-def _silent(tables: ControlTables, plan: MovePlan) -> list[bytes]:
-    """Return the keys of old acknowledgements of this move's clients, by the broker's clock."""
-    prefixes = tuple(f"ack:{subject}:".encode() for subject in plan.subjects)
-    newest_ms = tables.routing.newest_ms
-    return [
-        key
-        for key, rows in tables.routing.records.items()
-        if key.startswith(prefixes) and newest_ms - rows[-1].timestamp_ms > _FORGET_MS
-    ]
+        registers.write("source", ControlChange(hold_routes, (holding,)))
+    registers.write("target", ControlChange(hold_routes, (holding.at("held", now_ms),)))
 
 
 def pause_flow(context: MoveContext, plan: MovePlan, before: MoveFacts) -> MoveProgress:

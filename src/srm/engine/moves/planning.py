@@ -426,7 +426,7 @@ def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Finding]:
 
 def routes_in_force(facts: MoveFacts) -> dict[str, Route]:
     """Return the routes of what moves; of a third cluster those its clients say they follow."""
-    present = Presence(facts.routing.target.acks, facts.maps_ms)  # clients report to all
+    present = Presence(facts.routing.said_on_target.acks, facts.maps_ms)  # clients report to all
     routes, source = dict(facts.routing.merge), facts.request.source
     for subject in facts.subjects:
         led = routes[subject].about(source) if subject in routes else None

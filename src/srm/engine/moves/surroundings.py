@@ -309,7 +309,7 @@ def _weaker_copies(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
 def _clocks(facts: MoveFacts) -> Iterator[Finding]:
     """Warn of the clocks of clusters, by each host's smallest delay of acknowledgements' stamps."""
     skews: dict[str, int] = {}
-    for one in (*facts.routing.on_source, *facts.routing.target.acks_of_itself):
+    for one in (*facts.routing.on_source, *facts.routing.said_on_target.acks_of_itself):
         where = f"{one.ack.cluster}, seen from {one.ack.host or one.ack.client}"
         skew = one.stamped_ms - one.ack.time_ms - one.ack.ages_ms.get(one.ack.state, 0)
         skews[where] = min(skew, skews.get(where, skew))

@@ -31,19 +31,17 @@ Records = dict[bytes, bytes | None]
 
 @dataclass(frozen=True)
 class ControlChange:
-    """Records to write on one cluster in one transaction; ``forget`` are keys of acks."""
+    """Records to write on one cluster in one transaction."""
 
     routes: Mapping[str, Route] = field(default_factory=dict)
     progress: Sequence[MoveProgress] = ()
     documents: Mapping[str, bytes] = field(default_factory=dict)
-    forget: Sequence[bytes] = ()
 
     def records(self) -> dict[str, Records]:
         texts = {_PROGRESS + one.move_id.encode(): one.value() for one in self.progress}
         texts |= {key.encode(): text for key, text in self.documents.items()}
         moves: Records = {k: part for key in texts for k, part in split(key, texts[key]).items()}
         routing: Records = {subject.encode(): one.value() for subject, one in self.routes.items()}
-        routing |= dict.fromkeys(self.forget)
         return {internal_topics.MOVES: moves, internal_topics.ROUTING: routing}
 
 

@@ -2,7 +2,7 @@
 
 The report is stored as a chain of signed revisions, with the approvals of the move. Evidence:
 acknowledgements of clients, and counts of records on the target. Clients' wall clocks may be wrong
-by hours, so no measurement uses them. ``__srm-routing`` has LogAppendTime, so one clock stamps all
+by hours, so no measurement uses them. ``__srm-clients`` has LogAppendTime, so brokers stamp all
 acknowledgements. The age of a state is measured by the client's monotonic clock (Ack.ages_ms).
 """
 
@@ -17,6 +17,7 @@ from itertools import chain
 from typing import Any, Final, get_args
 
 from srm.domain.groups.translation import Direction
+from srm.domain.moves.announcements import AckState, StampedAck
 from srm.domain.moves.gate import requests_at_go
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import GroupResume, MoveProgress, Straggler, WaitNote, earliest
@@ -32,14 +33,7 @@ from srm.domain.moves.report import (
     residue_until_ms,
 )
 from srm.domain.moves.revisions import KeptReport, next_revision, report_key
-from srm.domain.moves.routing import (
-    ERA,
-    LEASE_MS,
-    AckState,
-    StampedAck,
-    group_subject,
-    topic_subject,
-)
+from srm.domain.moves.routing import ERA, LEASE_MS, group_subject, topic_subject
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import excerpt
 from srm.domain.text.documents import encode
@@ -54,7 +48,7 @@ from srm.engine.moves.context import MoveContext
 from srm.engine.moves.effects import call_redirectors, fence_if_possible
 from srm.engine.moves.facts import Offsets, TopicPair, topic_pairs
 from srm.engine.moves.gate import address_of_target, by_name
-from srm.engine.moves.history import RoutingHistory, RoutingTables
+from srm.engine.moves.history import ClientsHistory, RoutingTables
 from srm.engine.moves.registers import Registers, record, transact
 from srm.engine.moves.store import MoveStore, write_note
 from srm.engine.moves.surroundings import absent_on
@@ -518,7 +512,7 @@ def approve(context: MoveContext, move_id: str, approval: Approval) -> tuple[App
 
 
 class Arrivals:
-    """One look at both routing topics, if available."""
+    """One look at the routes and announcements of both clusters, if available."""
 
     def __init__(self, context: MoveContext, plan: MovePlan, progress: MoveProgress) -> None:
         self.plan, self.progress = plan, progress
@@ -529,19 +523,17 @@ class Arrivals:
         stamps = tables.target.stamps("go", progress) if self._clocked else None
         self.gone_ms: int | None = stamps and stamps[0]
         """Time of go by that clock; None if unknown."""
-        self._on_target = self._of_attempt(tables.target, plan.request.target)
-        self._on_source = self._of_attempt(tables.source, plan.request.source)
+        self._on_target = self._of_attempt(tables.said_on_target, plan.request.target)
+        self._on_source = self._of_attempt(tables.said_on_source, plan.request.source)
 
     @property
     def watches_source(self) -> bool:
         """True while records and readers there count; of an abandoned one when it returns."""
         return not (self.plan.request.is_unplanned or self.progress.residue_over)
 
-    def _of_attempt(
-        self, history: RoutingHistory | None, cluster: str
-    ) -> Mapping[str, list[StampedAck]]:
+    def _of_attempt(self, history: ClientsHistory, cluster: str) -> Mapping[str, list[StampedAck]]:
         found = defaultdict[str, list[StampedAck]](list)
-        for one in history.messages() if history else ():
+        for one in history.messages():
             if (one.ack.generation, one.ack.cluster) == (self.progress.attempt, cluster):
                 found[one.ack.subject].append(one)
         return found

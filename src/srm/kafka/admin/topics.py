@@ -40,7 +40,10 @@ _CONTROLLER_LIMIT: Final = 5000
 _logger = logging.getLogger(__name__)
 
 
-def names(clients: Clients) -> dict[str, int]:
+def names(clients: Clients, wanted: Collection[str] | None = None) -> dict[str, int]:
+    if wanted is not None:
+        return {name: one.partitions for name, one in describe(clients, wanted).items()}
+
     def request(timeout_s: float) -> dict[str, int]:
         found = clients.admin().list_topics(timeout=timeout_s).topics
         return {name: len(topic.partitions) for name, topic in found.items() if not topic.error}

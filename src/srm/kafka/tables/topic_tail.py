@@ -25,6 +25,7 @@ MOST_BYTES: Final = 32 * 1024 * 1024
 _METRICS_TIMEOUT_S: Final = 60.0
 SOON: Final[Mapping[str, object]] = {"fetch.wait.max.ms": 200, "fetch.min.bytes": 1}
 SELDOM: Final[Mapping[str, object]] = {"fetch.wait.max.ms": 5_000, "fetch.min.bytes": 1 << 20}
+PATIENT: Final[Mapping[str, object]] = {"fetch.wait.max.ms": 5_000, "fetch.min.bytes": 1}
 _logger = logging.getLogger(__name__)
 
 
@@ -37,7 +38,9 @@ class KafkaTopicTail:
 
     ``since_ms``: begin with the first record whose timestamp is this or later. ``fetching``: how
     long and for how much a broker waits with its answer; the end of a log that ends with a
-    transaction marker is seen so late. ``principal``: whose rights an error names.
+    transaction marker is seen so late. ``later``: the same once it has caught up, with a consumer
+    of its own, so that the end is reached soon and news alone is answered after it. ``principal``:
+    whose rights an error names.
 
     ``caught_up``: all records at the first successful look were returned, or the topic does not
     exist.
@@ -52,11 +55,14 @@ class KafkaTopicTail:
         *,
         since_ms: int | None = None,
         fetching: Mapping[str, object] = SOON,
+        later: Mapping[str, object] | None = None,
         principal: str = OWN_PRINCIPAL,
     ) -> None:
         # After a transaction marker at the end, the end is only seen by one fetch more.
         self._props = props
-        self._fetching = fetching
+        self._fetching, self._later = fetching, fetching if later is None else later
+        self._opened: Mapping[str, object] = fetching
+        self._hurries = False
         self._principal = principal
         self._since_ms = since_ms
         self._topic = topic
@@ -88,9 +94,16 @@ class KafkaTopicTail:
         The end is the high watermark: while a transaction is open it is not reached. The end of a
         topic that does not exist is.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline, self._hurries = time.monotonic() + timeout_s, True
+        try:
+            return self._read_to(self._high_watermark(timeout_s), deadline)
+        finally:
+            self._hurries = False
+
+    def _read_to(
+        self, end: int | None, deadline: float
+    ) -> tuple[list[tuple[bytes, bytes | None]], bool]:
         pairs: list[tuple[bytes, bytes | None]] = []
-        end = self._high_watermark(timeout_s)
         while end is not None:
             left = deadline - time.monotonic()
             if (self._next or 0) >= end:
@@ -141,8 +154,11 @@ class KafkaTopicTail:
                     return pairs
 
     def _open(self) -> Consumer:
+        wanted = self._later if self.caught_up and not self._hurries else self._fetching
+        if wanted is not self._opened:
+            self.close()
         if self._consumer is None:
-            self._consumer = open_reader(self._props, self._fetching)
+            self._consumer, self._opened = open_reader(self._props, wanted), wanted
             self._heard = time.monotonic()
         return self._consumer
 

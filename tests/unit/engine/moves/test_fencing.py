@@ -26,9 +26,10 @@ from tests.unit.engine.moves.giving_up import Disaster
 from tests.waiting import eventually
 
 from srm.config.model import Config
+from srm.domain.moves.announcements import Ack
 from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import LEASE_MS, Ack, Route, merge_tables
+from srm.domain.moves.routing import LEASE_MS, Route, merge_tables
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.cluster_ports import TopicSpec
@@ -156,7 +157,9 @@ def test_a_late_record_of_an_older_version_strands_nobody(world: World) -> None:
 def test_a_damaged_record_of_somebody_else_blocks_no_move(world: World) -> None:
     ensure_compacted(world.p, ROUTING)
     ensure_compacted(world.p, internal_topics.MOVES)
-    world.p.compacted_topic(ROUTING).write({b"group:other": b"?", b"ack:group:other:c": b"?"})
+    world.p.compacted_topic(ROUTING).write({b"group:other": b"?"})
+    ensure_compacted(world.p, internal_topics.CLIENTS)
+    world.p.compacted_topic(internal_topics.CLIENTS).write({b"group:other:c": b"?"})
     world.p.compacted_topic(internal_topics.MOVES).write(
         {b"progress:other": b"?", b"plan:other": b"?"}
     )
@@ -276,15 +279,16 @@ def test_a_topic_of_an_earlier_version_gets_the_brokers_time(world: World) -> No
         assert overrides(cluster, [ROUTING])[ROUTING]["message.timestamp.type"] == ("LogAppendTime")
 
 
+@pytest.mark.parametrize("topic", [ROUTING, internal_topics.CLIENTS])
 @pytest.mark.parametrize("alias", ["P", "B"])
-def test_a_cluster_that_does_not_stamp_announcements_is_named_with_the_command(
-    world: World, alias: str
+def test_a_cluster_that_does_not_stamp_beats_or_announcements_is_named_with_the_command(
+    world: World, alias: str, topic: str
 ) -> None:
-    ensure_compacted(world.clusters[alias], ROUTING)
+    ensure_compacted(world.clusters[alias], topic)
 
     [problem] = moves.plan(world.context(), REQUEST, dry_run=True).blocking
 
-    assert f"__srm-routing on {alias} has message.timestamp.type=CreateTime" in problem
+    assert f"{topic} on {alias} has message.timestamp.type=CreateTime" in problem
     assert problem.endswith("--add-config message.timestamp.type=LogAppendTime")
 
 
@@ -539,7 +543,7 @@ def say_held(world: World, client: str) -> None:
     """Acknowledge the hold as a client of the group ``near``."""
     route: Route = world.routes("P")["group:near"]
     ack = Ack("group:near", client, route.generation, "held", "P", world.clock())
-    world.p.compacted_topic(ROUTING).write({ack.key(): ack.value()})
+    world.p.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
 
 
 def test_a_static_member_that_says_it_has_left_is_removed_at_once(world: World) -> None:

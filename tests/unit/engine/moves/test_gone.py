@@ -20,8 +20,8 @@ from tests.unit.engine.moves.control.moving import (
 from tests.unit.engine.moves.test_fencing import two_topics
 
 from srm.config.model import Config
+from srm.domain.moves.announcements import Ack, AckState
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import Ack, AckState
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.groups.ledger import read_ledger
@@ -45,7 +45,7 @@ HOUR = 3_600_000
 
 def say(world: World, ack: Ack) -> None:
     """Let a client write what it says to the cluster that it is about."""
-    world.clusters[ack.cluster].compacted_topic(internal_topics.ROUTING).write(
+    world.clusters[ack.cluster].compacted_topic(internal_topics.CLIENTS).write(
         {ack.key(): ack.value()}
     )
 

@@ -19,9 +19,10 @@ from tests.unit.engine.moves.giving_up import UNPLANNED, Disaster
 
 from srm.domain.groups.group_sync import LedgerEntry
 from srm.domain.groups.proof import PROVEN, Verdict
+from srm.domain.moves.announcements import Ack
 from srm.domain.moves.plan import PartitionMove
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import Ack, FenceKind
+from srm.domain.moves.routing import FenceKind
 from srm.domain.names import internal_topics
 from srm.domain.names.flow_topics import RecordedCopies
 from srm.domain.names.topics import Flow, TopicPartition
@@ -146,7 +147,7 @@ def test_records_of_either_cluster_that_a_group_skips_or_reads_again_are_counted
     generation = world.routes("B")["group:near"].generation
     positions = {"Payments-0": started}
     ack = Ack("group:near", "c1", generation, "processed", "B", world.clock(), positions)
-    world.b.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
+    world.b.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
     moves.verify(context, "m1")
 
     found = moves.report(context, "m1").groups["near"]

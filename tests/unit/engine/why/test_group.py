@@ -12,7 +12,8 @@ from tests.unit.engine.why.running_flow import RunningFlow, step, wrong
 
 from srm.config.model import RedirectSettings
 from srm.domain.flow_state.replication_records import PAUSE_KEY, PartitionStatus, Pause
-from srm.domain.moves.routing import Ack, Route, group_subject
+from srm.domain.moves.announcements import Ack
+from srm.domain.moves.routing import Route, group_subject
 from srm.domain.names import internal_topics
 from srm.domain.names.policy import NameFilter, split_patterns
 from srm.domain.names.topics import TopicPartition
@@ -393,9 +394,9 @@ def test_members_that_others_are_told_of_need_not_follow_routes(flow: RunningFlo
 
 def test_members_that_have_announced_themselves_follow(flow: RunningFlow) -> None:
     flow.p.join("audit", "app")
-    flow.p.add_topic(internal_topics.ROUTING)
+    flow.p.add_topic(internal_topics.CLIENTS)
     ack = Ack(group_subject("audit"), "app", 0, "resumed", "P", flow.clock())
-    flow.p.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
+    flow.p.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
 
     answer = why_group(flow.context, "audit")
 

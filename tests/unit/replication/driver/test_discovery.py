@@ -20,7 +20,7 @@ from srm.domain.text.amount import grant
 from srm.engine.cluster_ports import TopicDescription, TopicSpec
 from srm.engine.control import control_lists
 from srm.engine.control.control_lists import ListChange
-from srm.engine.control.control_topics import COMPACTED_CONFIGS
+from srm.engine.control.control_topics import CLIENTS_TOPICS, COMPACTED_CONFIGS
 from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import AuthorizationError, UnavailableError
 from srm.replication.driver.discovery import GONE_S, Discovery
@@ -249,7 +249,7 @@ def test_internal_topics_are_created_on_the_target_with_their_settings(site):
 
     topics = site.target.topics()
     names = sorted(topics)
-    assert set(site.source.topics()) == {internal_topics.ROUTING}, "clients announce themselves"
+    assert set(site.source.topics()) == {*CLIENTS_TOPICS}, "clients announce themselves"
     assert set(names) == {
         internal_topics.checkpoints("P"),
         "heartbeats",
@@ -258,7 +258,7 @@ def test_internal_topics_are_created_on_the_target_with_their_settings(site):
         internal_topics.MOVES,
         internal_topics.offset_map("P"),
         internal_topics.replication("P"),
-        internal_topics.ROUTING,
+        *CLIENTS_TOPICS,
     }
     configs = overrides(site.target, names)
     assert topics[internal_topics.offset_map("P")].partitions == 8
@@ -270,12 +270,15 @@ def test_internal_topics_are_created_on_the_target_with_their_settings(site):
         internal_topics.checkpoints("P"),
         internal_topics.LEDGER,
         internal_topics.MOVES,
-        internal_topics.ROUTING,
+        *CLIENTS_TOPICS,
     }
     in_sync, stamped = {"min.insync.replicas": "2"}, {"message.timestamp.type": "LogAppendTime"}
+    a_day = {"cleanup.policy": "compact,delete", "retention.ms": "86400000"}
+    assert topics[internal_topics.CLIENTS].partitions == 4
     for name in set(names) - {internal_topics.raw_metrics("P")}:
-        clocked = name in stamps
-        assert configs[name] == {**COMPACTED_CONFIGS, **in_sync, **(stamped if clocked else {})}
+        clocked = stamped if name in stamps else {}
+        kept = a_day if name == internal_topics.CLIENTS else {}
+        assert configs[name] == {**COMPACTED_CONFIGS, **in_sync, **clocked, **kept}
 
 
 def test_without_the_right_to_make_the_topics_of_moves_the_flow_runs_and_says_so_once(caplog):
@@ -400,9 +403,6 @@ def test_a_topic_that_may_not_be_seen_is_told_from_one_that_does_not_exist(caplo
 
         def topics(self) -> dict[str, TopicDescription]:
             return {n: t for n, t in super().topics().items() if n not in self.hidden}
-
-        def partition_counts(self) -> dict[str, int]:
-            return {name: topic.partitions for name, topic in self.topics().items()}
 
         def log_starts(self, partitions):
             if any(p.topic in self.hidden for p in partitions):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from srm.domain.moves.announcements import Ack, StampedAck
 from srm.domain.moves.gate import (
     ANNOUNCED_MS,
     Presence,
@@ -12,7 +13,6 @@ from srm.domain.moves.gate import (
     unknown_writers,
     unrouted_members,
 )
-from srm.domain.moves.routing import Ack, StampedAck
 from srm.domain.names.topics import ActiveProducer, TopicPartition
 
 TP = TopicPartition("T", 0)

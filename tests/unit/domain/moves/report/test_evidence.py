@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from srm.domain.moves.announcements import Ack, StampedAck
 from srm.domain.moves.plan import GroupPlan, PartitionMove
 from srm.domain.moves.progress import GroupResume, MoveProgress
 from srm.domain.moves.report import (
@@ -13,7 +14,7 @@ from srm.domain.moves.report import (
     members_of,
     partition_reports,
 )
-from srm.domain.moves.routing import Ack, Call, StampedAck
+from srm.domain.moves.routing import Call
 
 
 def ack(client: str, state: str, stamped_ms: int | None, cluster: str, **ages: int) -> StampedAck:

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.acknowledgements import acks_of
 
+from srm.domain.moves.announcements import Ack
 from srm.domain.moves.routing import (
     ERA,
-    Ack,
     KnownRoutes,
     Route,
     decode_route,
@@ -19,7 +19,7 @@ from srm.domain.moves.routing import (
     next_generation,
 )
 from srm.engine.cluster_ports import Stamped
-from srm.engine.moves.history import RoutingHistory
+from srm.engine.moves.history import ClientsHistory, RoutingHistory
 from srm.errors import IntegrityError
 
 routes = st.builds(
@@ -36,10 +36,9 @@ routes = st.builds(
 maybe = st.none() | routes
 
 
-def history(values, others=None):
-    """Return a routing topic with routes of one group, and the last values of other keys."""
-    last = {key: [value] for key, value in (others or {b"ack:group:g:c": b"{}"}).items()}
-    records = {b"group:g": values, **last}
+def history(values):
+    """Return a routing topic with routes of one group, and a record of another kind."""
+    records = {b"group:g": values, b"clock": [b"{}"]}
     return RoutingHistory(
         "P", {key: [Stamped(value, 0) for value in some] for key, some in records.items()}
     )
@@ -191,11 +190,12 @@ def test_the_highest_rank_in_the_log_counts_not_the_last_record(log):
 
 
 def test_a_damaged_record_is_reported_and_stops_nobody(caplog):
-    found = history([Route(1, "P", "hold").value(), b"?"], {b"ack:group:g:c": b"?"})
+    found = history([Route(1, "P", "hold").value(), b"?"])
+    said = ClientsHistory("P", {b"group:g:c": [Stamped(b"?", 0)]})
 
     assert found.routes == {"group:g": Route(1, "P", "hold")}
-    assert found.acks == ()
-    assert [line.split()[5] for line in caplog.messages] == ["group:g", "ack:group:g:c"]
+    assert said.acks == ()
+    assert [line.split()[4] for line in caplog.messages] == ["record", "group:g:c"]
 
 
 def test_a_hold_that_has_lapsed_counts_as_go_where_the_clients_were():
@@ -233,7 +233,7 @@ def test_a_route_survives_its_encoding(route):
 def test_an_acknowledgement_survives_its_encoding():
     ack = Ack("group:g", "client-1", 4, "resumed", "B", 12, {"P.T-0": 7})
 
-    assert acks_of({ack.key(): ack.value(), b"group:g": b"{}"}) == (ack,)
+    assert acks_of({ack.key(): ack.value()}) == (ack,)
 
 
 def test_an_acknowledgement_of_an_older_client_is_read():
@@ -242,7 +242,7 @@ def test_an_acknowledgement_of_an_older_client_is_read():
         b'"cluster": "B", "time_ms": 12, "positions": {"P.T-0": 7}}'
     )
 
-    [ack] = acks_of({b"ack:group:g:c": value})
+    [ack] = acks_of({b"group:g:c": value})
 
     assert (ack.kind, ack.host, ack.uncommitted, ack.ages_ms, ack.home) == ("", "", {}, {}, "")
     assert ack.positions == {"P.T-0": 7}

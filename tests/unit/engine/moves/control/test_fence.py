@@ -14,7 +14,7 @@ from tests.unit.engine.moves.control.moving import REQUEST, Killed, World, busy_
 from tests.unit.engine.moves.giving_up import Disaster
 
 from srm.config.model import Config
-from srm.domain.moves.routing import Ack
+from srm.domain.moves.announcements import Ack
 from srm.domain.names import internal_topics
 from srm.engine.moves import gate
 from srm.engine.moves.context import MoveContext, ensure_topics
@@ -85,14 +85,14 @@ def test_a_producer_that_follows_may_write_what_it_has_before_the_fence_is_set(w
     context = world.context()
     said = Ack("topic:Payments", "app", 0, "resumed", "P", world.clock(), kind="producer")
     moves.plan(context, FENCED, "m1")
-    world.p.compacted_topic(internal_topics.ROUTING).write({said.key(): said.value()})
+    world.p.compacted_topic(internal_topics.CLIENTS).write({said.key(): said.value()})
     moves.hold(context, "m1")
     world.obey("near", "far")
 
     moves.wait_status(context, "m1")
     world.p.produce("Payments", records=1)
     flushed = replace(said, generation=1, state="held")
-    world.p.compacted_topic(internal_topics.ROUTING).write({flushed.key(): flushed.value()})
+    world.p.compacted_topic(internal_topics.CLIENTS).write({flushed.key(): flushed.value()})
     moves.wait_status(context, "m1")
 
     assert denied(world)

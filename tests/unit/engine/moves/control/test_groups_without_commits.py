@@ -9,9 +9,10 @@ import pytest
 from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world, held, planned
 
+from srm.domain.moves.announcements import Ack
 from srm.domain.moves.plan import GroupPosition, PartitionMove, partition_move
 from srm.domain.moves.report import MoveReport
-from srm.domain.moves.routing import Ack, Route
+from srm.domain.moves.routing import Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.groups.checkpoints import emit
@@ -33,7 +34,7 @@ def announce(world: World, **positions: int) -> None:
     """Let a client of the group say that it follows routes, and where it started."""
     started = {f"{topic}-0": offset for topic, offset in positions.items()}
     ack = Ack("group:fresh", "c1", 0, "resumed", "P", world.clock(), started, "consumer")
-    world.p.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
+    world.p.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
 
 
 def test_it_is_named_and_stays_where_nobody_knows_what_it_reads(world: World) -> None:
@@ -98,7 +99,10 @@ def test_those_move_that_were_brought_there_after_they_were_deleted(
     world.passing(1_000)
     ack = Ack("group:far", "c1", 1, "resumed", "P", world.clock(), kind="consumer")
     route = Route(2, "P", "go", "m0", world.clock(), decided=True).value()
-    table.write({ack.key(): ack.value()} if sign == "client" else {b"group:far": route})
+    if sign == "client":
+        world.p.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
+    else:
+        table.write({b"group:far": route})
 
     plan = moves.plan(world.context(), replace(EVERYTHING, topics=()), "m1", dry_run=True)
 

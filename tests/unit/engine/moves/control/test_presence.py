@@ -9,7 +9,7 @@ from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world, held, planned
 
 from srm.config.model import Config
-from srm.domain.moves.routing import Ack
+from srm.domain.moves.announcements import Ack
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.moves.context import ensure_topics
@@ -23,7 +23,7 @@ def world(config: Config) -> World:
 
 def say(world: World, state: str, generation: int = 0, subject: str = "topic:Payments") -> None:
     ack = Ack(subject, "writer", generation, state, "P", world.clock(), kind="producer", host="h1")
-    world.p.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
+    world.p.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
 
 
 def test_an_announced_producer_has_to_say_that_it_has_stopped(world: World) -> None:
@@ -148,8 +148,8 @@ def announce(world: World, client: str, stamped_ms: int, *, reached: int, age: i
     now = world.clock()
     ack = Ack("topic:Payments", client, 0, "resumed", "P", reached, host="h1", kind="producer")
     world.clock.advance(stamped_ms - now)
-    routing = world.p.compacted_topic(internal_topics.ROUTING)
-    routing.write({ack.key(): replace(ack, ages_ms={"resumed": age}).value()})
+    clients = world.p.compacted_topic(internal_topics.CLIENTS)
+    clients.write({ack.key(): replace(ack, ages_ms={"resumed": age}).value()})
 
 
 def test_a_client_that_has_worked_for_an_hour_does_not_make_clocks_look_wrong(

@@ -12,9 +12,10 @@ from tests.unit.engine.moves.control.moving import World, config_in
 
 from srm.client.routing import RoutingWatcher
 from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
+from srm.domain.moves.announcements import Ack
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.request import Mode, MoveRequest
-from srm.domain.moves.routing import ERA, Ack, KnownRoutes, Route
+from srm.domain.moves.routing import ERA, KnownRoutes, Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.domain.offset_map.offset_map import Position
@@ -163,7 +164,7 @@ def says(world: World, home: str, cluster: str, generation: int, client: str) ->
         home=home,
     )
     for each in world.clusters.values():
-        each.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
+        each.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
 
 
 @pytest.mark.parametrize("home", ["B", "C"])

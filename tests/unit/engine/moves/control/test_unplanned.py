@@ -17,7 +17,8 @@ from tests.unit.engine.moves.giving_up import COPY, UNPLANNED, Disaster, disaste
 
 from srm.config.model import Config
 from srm.domain.flow_state.replication_records import PartitionStatus, Pause
-from srm.domain.moves.routing import ERA, Ack, order_number
+from srm.domain.moves.announcements import Ack
+from srm.domain.moves.routing import ERA, order_number
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.groups.checkpoints import emit
@@ -399,8 +400,8 @@ def test_followers_are_counted_by_what_they_told_the_target(disaster: Disaster) 
     ack = Ack("group:near", "c", 0, "resumed", "P", disaster.world.clock(), kind="consumer")
     acks = (ack, replace(ack, subject="group:far", cluster="C", home="C"))
     disaster.planned()
-    routing = disaster.world.b.compacted_topic(internal_topics.ROUTING)
-    routing.write({one.key(): one.value() for one in acks})
+    clients = disaster.world.b.compacted_topic(internal_topics.CLIENTS)
+    clients.write({one.key(): one.value() for one in acks})
 
     disaster.through("hold")
 
@@ -432,7 +433,7 @@ def test_while_the_source_lives_only_what_clients_told_it_counts_of_them(
     ensure_topics(world.context())
     ack = Ack("group:near", "c", 0, "resumed", "P", world.clock(), kind="consumer")
     for cluster in (world.p, world.b):
-        cluster.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
+        cluster.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
 
     tables = RoutingTables.read(world.context())
 

@@ -15,8 +15,9 @@ from tests.unit.engine.moves.control.moving import (
 from tests.unit.engine.moves.giving_up import COPY, UNPLANNED, Disaster, disaster
 
 from srm.domain.groups.mm2_records import Checkpoint
+from srm.domain.moves.announcements import Ack
 from srm.domain.moves.plan import MovePlan, PartitionMove
-from srm.domain.moves.routing import Ack, Route
+from srm.domain.moves.routing import Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.groups.checkpoints import emit
@@ -75,7 +76,8 @@ def test_a_deleted_group_stays_out_although_a_route_or_an_old_client_names_it(
     ack = Ack("group:far", "c1", 0, "resumed", "P", world.clock())
     for cluster in (world.p, world.b):
         table = cluster.compacted_topic(internal_topics.ROUTING)
-        table.write({b"group:far": route, b"group:new": route, ack.key(): ack.value()})
+        table.write({b"group:far": route, b"group:new": route})
+        cluster.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
     world.p.leave("far")
     world.passing(1_000)
     delete_far(disaster)
@@ -102,8 +104,10 @@ def test_a_deleted_group_that_was_brought_to_the_source_since_moves(
     world.passing(1_000)
     ack = Ack("group:far", "c1", 0, "resumed", "P", world.clock())
     route = Route(2, "P", "go", "m0", world.clock(), decided=True).value()
-    table = world.b.compacted_topic(internal_topics.ROUTING)
-    table.write({ack.key(): ack.value()} if sign == "client" else {b"group:far": route})
+    if sign == "client":
+        world.b.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
+    else:
+        world.b.compacted_topic(internal_topics.ROUTING).write({b"group:far": route})
     world.p.fail()
 
     plan = moves.plan(disaster.context, EVERYTHING, "m1")
@@ -232,8 +236,8 @@ def test_a_group_with_members_on_the_target_that_may_be_of_the_source_is_named(
     home_on_b(disaster, 90 if why == "behind" else 99)
     ensure_topics(disaster.world.context())
     ack = Ack("group:home", "c", 0, "resumed", "P", disaster.world.clock(), kind="consumer")
-    routing = disaster.world.b.compacted_topic(internal_topics.ROUTING)
-    routing.write({ack.key(): ack.value()} if why == "followed" else {})
+    clients = disaster.world.b.compacted_topic(internal_topics.CLIENTS)
+    clients.write({ack.key(): ack.value()} if why == "followed" else {})
 
     groups = ("home",) if why == "named" else ()
     moves.plan(disaster.context, replace(UNPLANNED, groups=groups), "m1")
@@ -252,7 +256,7 @@ def test_members_whose_clients_work_on_the_source_are_of_a_session_that_its_targ
     disaster.planned()
     world.b.join("far", "c")
     ack = Ack("group:far", "c", 0, "resumed", works_on, world.clock(), kind="consumer")
-    world.b.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
+    world.b.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
     warnings = disaster.planned().warnings
 
     disaster.through("hold", "apply", "go")

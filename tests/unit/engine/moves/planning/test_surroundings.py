@@ -11,8 +11,9 @@ from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, World, config_in
 
 from srm.config.model import Config
+from srm.domain.moves.announcements import Ack
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import Ack, Route
+from srm.domain.moves.routing import Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.moves.context import MoveContext, ensure_topics
@@ -38,7 +39,7 @@ def warned(world: World, context: MoveContext | None = None) -> list[str]:
 
 def follows(world: World, subject: str, ahead_ms: int = 0) -> None:
     ack = Ack(subject, "c", 0, "resumed", "P", world.clock() - ahead_ms, host="h", kind="consumer")
-    world.p.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
+    world.p.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
 
 
 def keeps(world: World, here: str | None, there: str | None) -> None:
@@ -200,7 +201,7 @@ def announces(
     """Let a client that works on a cluster say so on all of them, as clients do."""
     ack = Ack(subject, client, generation, "resumed", cluster, world.clock(), host="h", home=home)
     for each in world.clusters.values():
-        each.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
+        each.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
 
 
 def redirected(world: World, request: MoveRequest = OF_A) -> list[str]:

@@ -14,8 +14,9 @@ import pytest
 from tests import moves
 from tests.unit.engine.moves.control.moving import THREE_CLUSTERS, World, config_in, held, planned
 
+from srm.domain.moves.announcements import Ack
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import Ack, Route
+from srm.domain.moves.routing import Route
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.moves import steps
@@ -197,8 +198,9 @@ def test_records_of_somebody_elses_tool_stop_no_move(world: World) -> None:
     context = planned(world)
     foreign = Ack("group:other", "another client", 1, "held", "P", 0)
     world.p.compacted_topic(internal_topics.ROUTING).write(
-        {b"ack:group:near:c": foreign.value(), b"group:\xff": Route(1, "P", "go").value()}
+        {b"group:\xff": Route(1, "P", "go").value()}
     )
+    world.p.compacted_topic(internal_topics.CLIENTS).write({b"group:near:c": foreign.value()})
     world.p.compacted_topic(internal_topics.MOVES).write({b"plan:\xff": b"?", b"plan:other": b"?"})
 
     assert moves.hold(context, "m1").step == "held"

@@ -11,8 +11,8 @@ from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, Killed, World, held, planned
 
 from srm.config.model import RedirectSettings
+from srm.domain.moves.announcements import Ack
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow, TopicPartition
 from srm.engine.moves.context import MoveContext, ensure_topics
@@ -469,7 +469,7 @@ def test_members_of_a_session_from_before_the_target_died_hold_up_no_move(world:
     """Their clients work on the source, and a cluster lists them until their sessions end."""
     ensure_topics(world.context())
     ack = Ack("group:near", "c", 0, "resumed", "P", world.clock(), kind="consumer")
-    world.p.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
+    world.p.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
     for client in ("c", "plain"):
         world.b.join("near", client)
     blocked = moves.plan(world.context(), REQUEST, dry_run=True).blocking
