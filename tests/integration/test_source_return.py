@@ -22,7 +22,7 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.names.topics import TopicPartition
 from srm.engine.groups.translate import translate
 from srm.engine.moves.context import MoveContext
-from srm.engine.moves.tables import ControlTables
+from srm.engine.moves.tables import MoveRecords
 from srm.engine.recovery import ReturnedFlow, pause_in_force
 from srm.errors import GateClosedError
 from srm.wiring import open_move, open_return
@@ -100,8 +100,8 @@ def test_merged_kept_and_discarded_residue_leaves_flows_and_groups_exact(
         # Groups fail back before anybody writes to P again: it is the planned move.
         pair.commit(pair.b, reader, {pair.remote(merged): pair.map(merged).forward(74).offset})
         with open_move(pair.config, pair.b, pair.p) as back:
-            tables = ControlTables.read_moves(back.target)
-            outcome = Outcome.decode(tables.documents["outcome:m1"])
+            moves = MoveRecords.read(back.target)
+            outcome = Outcome.decode(moves.document("outcome:m1") or b"")
             assert outcome.choices.items() >= choices.items()
             assert outcome.groups[reader].records == 21
             fail_back(back, pair, reader, stranger)

@@ -84,11 +84,11 @@ def groups(ctx: typer.Context) -> list[str]:
 
 def moves(ctx: typer.Context) -> list[str]:
     """Return the ids of moves, the newest of a cluster first."""
-    from srm.engine.moves.tables import ControlTables
+    from srm.engine.moves.tables import MoveRecords
 
     def newest(cluster: Cluster) -> Iterable[str]:
-        plans = ControlTables.read_moves(cluster).plans()
-        return (one.move_id for one in sorted(plans, key=lambda one: -one.created_ms))
+        lines = MoveRecords.read(cluster).lines.values()
+        return (one.move_id for one in sorted(lines, key=lambda one: -one.created_ms))
 
     return _everywhere(ctx, newest)
 

@@ -139,13 +139,13 @@ def test_a_dead_cluster_costs_seconds_and_nothing_else(
 def test_moves_are_those_of_the_clusters_that_answer(
     clusters: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plans = [SimpleNamespace(move_id=f"failover-{at}", created_ms=at) for at in (1, 3, 2)]
+    lines = {at: SimpleNamespace(move_id=f"failover-{at}", created_ms=at) for at in (1, 3, 2)}
 
     def read(cluster: Cluster) -> SimpleNamespace:
         cluster.topics()
-        return SimpleNamespace(plans=lambda: plans)
+        return SimpleNamespace(lines=lines)
 
-    monkeypatch.setattr(tables.ControlTables, "read_moves", read)
+    monkeypatch.setattr(tables.MoveRecords, "read", read)
     monkeypatch.setattr(completing, "LIMIT_S", 0.5)
     clusters.add("P")
 

@@ -33,6 +33,7 @@ from srm.cli.console import (
 from srm.cli.flows.for_flows import print_table, say
 from srm.clock import now_ms
 from srm.config.model import Config
+from srm.domain.moves.line import MoveLine
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, MoveStep
 from srm.domain.moves.report import Approval
@@ -123,7 +124,7 @@ class TwoClusters(Common):
     def open_for(self, move_id: str) -> Iterator[MoveContext]:
         """Open the clusters of a move in its direction; an abandoned one is not contacted."""
         with self.open(only_look=True) as context:
-            request = MoveStore.read(context).load(move_id)[0].request
+            request = MoveStore.read(context).view(move_id)[0].request
         pair = replace(self, source=request.source, target=request.target)
         with pair.open(unplanned=request.is_unplanned) as context:
             yield context
@@ -196,7 +197,7 @@ def run(
                     if not first.args:  # the second one
                         raise
                     raise StoppedError(
-                        whereabouts(context, *MoveStore.read(context).load(move_id))
+                        whereabouts(context, *MoveStore.read(context).view(move_id))
                     ) from None
             opened.result(result)
     made = adapter(type(result)).dump_python(result, mode="json")
@@ -453,8 +454,8 @@ def status(
 def _all_moves(pair: TwoClusters) -> Looked:
     with pair.open(only_look=True) as context:
         store, now_ms, plan = MoveStore.read(context), context.now_ms(), context.command("plan")
-    found = store.moves()
-    steps: dict[str, MoveStep] = {planned.move_id: at.step for planned, at in found}
+    found = store.lines()
+    steps: dict[str, MoveStep] = {line.move_id: line.progress.step for line in found}
     carriers = {name: one for name in steps if (one := store.carrier(name, now_ms)) is not None}
     now = {
         name: "; ".join(
@@ -467,7 +468,7 @@ def _all_moves(pair: TwoClusters) -> Looked:
 
 def _one_move(move_id: str, pair: TwoClusters) -> Looked:
     with pair.open_for(move_id) as context:
-        planned, progress = MoveStore.read(context).load(move_id)
+        planned, progress = MoveStore.read(context).view(move_id)
         line, is_held = whereabouts(context, planned, progress), progress.step in HELD
         carrier = ""
         try:
@@ -518,7 +519,7 @@ def whereabouts(context: MoveContext, planned: MovePlan, progress: MoveProgress)
 
 def render_moves(
     console: Console,
-    found: Sequence[tuple[MovePlan, MoveProgress]],
+    found: Sequence[MoveLine],
     plan: str,
     missing: Sequence[UnavailableError] = (),
     now: Mapping[str, str] | None = None,
@@ -531,9 +532,9 @@ def render_moves(
         return
     rows = (
         (
-            *(planned.move_id, planned.request.source, planned.request.target),
-            *(some(planned.group_names), (now or {}).get(planned.move_id, at.step)),
+            *(line.move_id, line.request.source, line.request.target),
+            *(line.groups, (now or {}).get(line.move_id, line.progress.step)),
         )
-        for planned, at in found
+        for line in found
     )
     print_table(console, ("move", "source", "target", "groups", "step"), rows, whole=True)

@@ -158,12 +158,19 @@ def split(
 
 def join(records: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
     """Return the documents of :func:`split` by key, without those that lack some of their parts."""
-    whole = {key: text for key, text in records.items() if not key.startswith(_PART)}
-    for key in [key for key, text in whole.items() if text.startswith(_INDEX)]:
-        if index := _index_of(key, whole.pop(key)):
-            text = b"".join(records.get(part, b"") for part in index.keys(key, len(records)))
-            whole |= {key: text} if sha256(text).hexdigest() == index.sha256 else {}
-    return whole
+    found = ((key, join_one(records, key)) for key in records if not key.startswith(_PART))
+    return {key: text for key, text in found if text is not None}
+
+
+def join_one(records: Mapping[bytes, bytes], key: bytes) -> bytes | None:
+    """Return one document; None if it is missing or lacks some of its parts."""
+    text = records.get(key)
+    if text is None or not text.startswith(_INDEX):
+        return text
+    if (index := _index_of(key, text)) is None:
+        return None
+    text = b"".join(records.get(part, b"") for part in index.keys(key, len(records)))
+    return text if sha256(text).hexdigest() == index.sha256 else None
 
 
 def document_of(key: bytes) -> bytes:

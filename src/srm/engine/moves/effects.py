@@ -363,7 +363,7 @@ class _Redirector:
 
     def _call_for_later(self, move_id: str) -> None:
         """Repeat a noted call of a later move: the call of this one may have come after it."""
-        plan, progress = MoveStore.read(self.context).load(move_id)
+        plan, progress = MoveStore.read(self.context).view(move_id)
         between, step = between_same(self.context, plan), progress.order_in_force
         if step is None or between is None or self.kind not in plan.redirect:
             log.warning(

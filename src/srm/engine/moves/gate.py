@@ -24,7 +24,7 @@ from srm.engine.moves.effects import topics_without_fence
 from srm.engine.moves.facts import Look, MoveFacts
 from srm.engine.moves.planning import unsettled_problems
 from srm.engine.moves.reading import read_facts
-from srm.engine.moves.tables import ControlTables
+from srm.engine.moves.tables import MoveRecords
 from srm.errors import GateClosedError
 
 _AGAIN: Final = "plan the move again"
@@ -127,7 +127,7 @@ def _take_over(
     written during the hold, maybe by a slow writer that only the earlier process knew, so all
     topics count as having unknown writers.
     """
-    note = ControlTables.read_moves(context.target).notes.get(plan.move_id)
+    note = MoveRecords.read(context.target).notes.get(plan.move_id)
     if note is None or note.attempt != progress.attempt:
         return first_look(context, clusters)
     samples = (note.sample,) if note.sample else ()

@@ -52,7 +52,7 @@ from srm.engine.moves.planning import findings, route_problem, settings_of
 from srm.engine.moves.registers import Registers, record, transact
 from srm.engine.moves.store import MoveStore
 from srm.engine.moves.surroundings import absent_originals
-from srm.engine.moves.tables import ControlChange, ControlTables
+from srm.engine.moves.tables import ControlChange, ControlTables, MoveRecords
 from srm.errors import ConflictError, FencedError, GateClosedError, SrmError, UnavailableError
 from srm.threads import start_thread
 
@@ -576,7 +576,7 @@ def _go_planned(
 
 
 def _require_held(tables: ControlTables, attempt: Attempt, alias: str, again: str) -> None:
-    lost, known = list(_not_held(tables, attempt)), tables.progress.get(attempt.plan.move_id)
+    lost, known = list(_not_held(tables, attempt)), tables.moves.progress.get(attempt.plan.move_id)
     if lost or known is None or known.step not in HELD:
         which = ", ".join(lost[:3]) or "the move"
         raise GateClosedError(
@@ -611,9 +611,10 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
     fence_errors = fence_errors or release_fence(context, plan, is_over=True)
     if plan.request.is_unplanned:
         context.forward.own_switch.leave(move_id)
-        for other, at in MoveStore.read(context).moves():  # that it has taken over
-            if at.step in HELD and other.request.source == plan.request.source:
-                fence_if_possible(context, other, sets=False)
+        store = MoveStore.read(context)
+        for line in store.lines():  # that it has taken over
+            if line.progress.step in HELD and line.request.source == plan.request.source:
+                fence_if_possible(context, store.load(line.move_id)[0], sets=False)
     if missing := (*fence_errors, *call_redirectors(context, plan)):
         raise UnavailableError(
             f"move {move_id} is released, but {'; '.join(missing)}: repeat "
@@ -626,7 +627,7 @@ def release(context: MoveContext, move_id: str, why: str = "") -> MoveProgress:
 def _last_wait(context: MoveContext, progress: MoveProgress) -> str:
     """Return what an attempt was waiting for at its last look; a failure is only logged."""
     trouble = f"what move {progress.move_id} waited for is not known"
-    known = tolerate(lambda: ControlTables.read_moves(context.target), trouble, SrmError)
+    known = tolerate(lambda: MoveRecords.read(context.target), trouble, SrmError)
     note = known and known.notes.get(progress.move_id)
     waits = note.waits if note and note.attempt == progress.attempt else ()
     return f"released while it waited: {'; '.join(waits)}" if waits else ""

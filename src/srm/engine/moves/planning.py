@@ -92,6 +92,7 @@ def _plan(context: MoveContext, request: MoveRequest, given_id: str | None) -> M
     if not context.only_look:
         ensure_topics(context, unplanned=request.is_unplanned)
     store, move_id = MoveStore.read(context), given_id or new_move_id(context, request)
+    store.require_open(move_id)
     if (known := store.plan(move_id)) is not None:
         if known.request != request:
             raise ConflictError(
@@ -112,6 +113,7 @@ def _keep(context: MoveContext, fresh: MovePlan) -> MovePlan:
     def body(registers: Registers) -> MovePlan:
         sides = sides_of(fresh.request)
         registers.require(*sides)
+        registers.store.require_open(fresh.move_id)
         known = registers.store.plan(fresh.move_id)
         if known is not None and registers.store.progress(fresh.move_id).step not in _REPLACEABLE:
             return known

@@ -16,6 +16,7 @@ from contextlib import closing
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from srm.domain.moves.line import MoveLine
 from srm.domain.moves.routing import Route, is_subject, merge_tables
 from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import Cluster, ControlWriter, loudness
@@ -46,6 +47,7 @@ class Registers:
         self._tables: dict[Side, ControlTables] = {}
         self._away: dict[Side, UnavailableError] = {}
         self._unsure = 0
+        self._now_ms = context.now_ms
 
     def run(self, what: str, body: Callable[[], _T]) -> _T:
         """Open both clusters and run a body that checks and writes; retry while it is fenced."""
@@ -85,7 +87,7 @@ class Registers:
 
     @property
     def store(self) -> MoveStore:
-        return MoveStore([*self._tables.values()])
+        return MoveStore([table.moves for table in self._tables.values()])
 
     def write(
         self, side: Side, change: ControlChange, before_commit: Callable[[], None] = lambda: None
@@ -96,7 +98,8 @@ class Registers:
         """
         self.require(side)
         new = self._tables[side].new_part(change)
-        records = new.records()
+        known = self._tables[side]
+        records = new.records(known.moves)
         if not any(records.values()):
             return None
         try:
@@ -104,12 +107,10 @@ class Registers:
         except UnavailableError:
             self._unsure += 1
             raise
-        known = self._tables[side]
         self._tables[side] = replace(
             known,
             routes={**known.routes, **new.routes},
-            progress={**known.progress, **{one.move_id: one for one in new.progress}},
-            documents={**known.documents, **new.documents},
+            moves=known.moves.after(records[internal_topics.MOVES]),
         )
         return stamps.get(internal_topics.ROUTING)
 
@@ -155,6 +156,12 @@ class Registers:
             if lacking != ControlChange():
                 log.info("adding records that %s missed", self._clusters[side].alias)
                 self.write_if_there(side, lacking)
+        over = [line.end() for line in self.store.lines() if self._is_over(line)]
+        for side in SIDES if over else ():
+            self.write_if_there(side, ControlChange(lines=over))
+
+    def _is_over(self, line: MoveLine) -> bool:
+        return line.ends == self._aliases and line.is_over(self._now_ms())
 
     def close(self) -> None:
         for writer in self._writers.values():

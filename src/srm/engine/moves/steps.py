@@ -136,8 +136,10 @@ def wait_status(context: MoveContext, move_id: str) -> SyncStatus:
 def status(context: MoveContext, move_id: str) -> MoveStatus:
     """Return the status of a move; the hold is not renewed."""
     store, now_ms = MoveStore.read(context), context.now_ms()
-    plan, progress = store.load(move_id)
-    known = decide_without_look(plan, progress, now_ms) or look(context, plan, progress).status
+    plan, progress = store.view(move_id)
+    if (known := decide_without_look(plan, progress, now_ms)) is None:
+        store.require_open(move_id)
+        known = look(context, plan, progress).status
     answer = values_of(known, *(one.name for one in fields(known)))
     return MoveStatus(**answer, carrier=store.carrier(move_id, now_ms))
 

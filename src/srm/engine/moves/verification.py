@@ -19,6 +19,7 @@ from typing import Any, Final, get_args
 from srm.domain.groups.translation import Direction
 from srm.domain.moves.announcements import AckState, StampedAck
 from srm.domain.moves.gate import requests_at_go
+from srm.domain.moves.line import MoveLine
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import GroupResume, MoveProgress, Straggler, WaitNote, earliest
 from srm.domain.moves.report import (
@@ -52,7 +53,7 @@ from srm.engine.moves.history import ClientsHistory, RoutingTables
 from srm.engine.moves.registers import Registers, record, transact
 from srm.engine.moves.store import MoveStore, write_note
 from srm.engine.moves.surroundings import absent_on
-from srm.engine.moves.tables import ControlChange
+from srm.engine.moves.tables import ControlChange, ControlTables
 from srm.engine.ports import FlowMaps
 from srm.errors import (
     AuthorizationError,
@@ -339,10 +340,19 @@ def _residue(context: MoveContext, progress: MoveProgress, grown: _Ranges) -> di
 
 
 def report(context: MoveContext, move_id: str) -> MoveReport:
-    plan, progress = MoveStore.read(context).load(move_id)
+    store = MoveStore.read(context)
+    if (final := _final(store, move_id)) is not None:
+        return final
+    plan, progress = store.load(move_id)
     if progress.step in {"gone", "verified"}:
         progress = progress.at("reported", context.now_ms())
     return keep_report(context, plan, progress)
+
+
+def _final(store: MoveStore, move_id: str) -> MoveReport | None:
+    """Return the report of a move that has ended; None while it may still change."""
+    line, kept = store.line(move_id), store.report(move_id)
+    return kept.report if kept is not None and line is not None and line.ended else None
 
 
 def watch_residue(context: MoveContext, move_id: str) -> MoveReport:
@@ -350,9 +360,13 @@ def watch_residue(context: MoveContext, move_id: str) -> MoveReport:
 
     Groups that had not yet processed records when the report was made are looked at again. Repeat
     until its ``residue_over``: the time of the request has passed, or later moves have led all
-    producers back. After that only an approval or the outcome of a disaster is news.
+    producers back. Then the move ends, an unplanned one with the outcome of its disaster: this and
+    the line are all that is kept.
     """
-    plan, progress = MoveStore.read(context).load(move_id)
+    store = MoveStore.read(context)
+    if (final := _final(store, move_id)) is not None:
+        return final
+    plan, progress = store.load(move_id)
     if not progress.is_decided:
         raise ConflictError(
             f"move {move_id} is at step {progress.step}; residue exists only after go"
@@ -394,11 +408,14 @@ def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) ->
 
     def change_to(kept: KeptReport) -> ControlChange:
         documents = {report_key(plan.move_id): kept.signed.value()}
+        is_final = kept.report.residue_over and progress.is_decided
+        if is_final and (kept.report.outcome is not None or not plan.request.is_unplanned):
+            return ControlChange(documents=documents, lines=(MoveLine.of(plan, progress).end(),))
         return ControlChange(progress=(progress,), documents=documents)
 
     made = next_of(known)
     change = change_to(made)
-    if all(table.new_part(change) == ControlChange() for table in known.tables):
+    if all(ControlTables(moves=one).new_part(change) == ControlChange() for one in known.tables):
         return made.report
 
     def write(registers: Registers) -> KeptReport:
@@ -421,9 +438,9 @@ def kept_report(context: MoveContext, move_id: str) -> KeptReport:
 
 def kept_reports(context: MoveContext) -> tuple[KeptReport, ...]:
     """Return the newest revision of each stored report, the oldest move first."""
-    store, prefix = MoveStore.read(context), report_key("")
-    keys = {key for table in store.tables for key in table.documents if key.startswith(prefix)}
-    known = filter(None, (store.report(key.removeprefix(prefix)) for key in keys))
+    store = MoveStore.read(context)
+    names = {move_id for table in store.tables for move_id in table.names(report_key(""))}
+    known = filter(None, map(store.report, names))
     return tuple(sorted(known, key=lambda kept: (kept.report.created_ms, kept.report.move_id)))
 
 
@@ -450,16 +467,12 @@ def _missing(context: MoveContext, plan: MovePlan, kept: MoveReport | None) -> t
 
 def _rivals(store: MoveStore, plan: MovePlan, progress: MoveProgress) -> Iterator[str]:
     """Yield a problem for each move that saw the other side only: both are unplanned."""
-    known = {one.move_id: one for table in store.tables for one in table.progress.values()}
-    known.pop(plan.move_id, None)
-    for one in known.values():
+    for one in (line.progress for line in store.lines() if line.move_id != plan.move_id):
         first, second = sorted((one, progress), key=lambda each: each.attempt)
         if not one.is_decided or first.attempt % ERA or second.knew >= first.attempt:
             continue
-        other, flow = store.plan(one.move_id), plan.request.flow
-        if other is None or (
-            other.request.source != flow.source and other.request.flow.reverse != flow
-        ):
+        other, flow = store.view(one.move_id)[0], plan.request.flow
+        if other.request.source != flow.source and other.request.flow.reverse != flow:
             continue  # it is of other clients
         if {*other.subjects} & {*plan.subjects}:
             yield (
@@ -501,6 +514,7 @@ def approve(context: MoveContext, move_id: str, approval: Approval) -> tuple[App
 
     def write(registers: Registers) -> tuple[Approval, ...]:
         registers.require("target")
+        registers.store.require_open(move_id)
         if registers.store.plan(move_id) is None:
             raise NotFoundError(f"move {move_id!r} is not known: plan it, then approve it")
         known = join_approvals(registers.store.approvals(move_id), (approval,))

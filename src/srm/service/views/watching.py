@@ -31,7 +31,7 @@ from srm.engine.control.recorded_copies import settings_now
 from srm.engine.drill import read_drills
 from srm.engine.map_reader import KafkaMapReader
 from srm.engine.moves.store import MoveStore
-from srm.engine.moves.tables import ControlTables
+from srm.engine.moves.tables import MoveRecords
 from srm.engine.ports import FlowContext
 from srm.engine.status.observing import observe
 from srm.errors import GivenUpError, SrmError, UnavailableError
@@ -159,7 +159,7 @@ class TargetWatch(RepeatedTask):
         if silent and len(silent) == len(flows):  # tables in memory would not notice it
             return replace(every, error=str(silent[0]))
         try:
-            tables = ControlTables.read_moves(target)
+            tables = MoveRecords.read(target)
             known = every.cluster_id or target.cluster_id()
             moves, drills = _moves(tables), read_drills(target)
             return replace(every, cluster_id=known, moves=moves, drills=drills)
@@ -243,10 +243,10 @@ def _error_text(doing: str, error: Exception, before: str) -> str:
     return text
 
 
-def _moves(tables: ControlTables) -> tuple[MoveLook, ...]:
+def _moves(tables: MoveRecords) -> tuple[MoveLook, ...]:
     """Return the moves; a report counts once the move has ended, while it is current."""
     found, store = [], MoveStore([tables])
-    for plan, progress in store.moves():
+    for plan, progress in (store.view(line.move_id) for line in store.lines()):
         kept = store.report(plan.move_id)
         is_current = kept and progress.step in ENDED and kept.report.times_ms == progress.times_ms
         report = kept if is_current else None

@@ -17,6 +17,7 @@ from srm.cli.flows import for_flows, groups, jobs, replicator, status, topics
 from srm.cli.moves import failover, recovery
 from srm.domain.metrics import WindowMetric
 from srm.domain.moves.disaster import Drill
+from srm.domain.moves.line import MoveLine
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.request import MoveRequest
@@ -88,7 +89,7 @@ VIEWS: Final[Mapping[str, tuple[Render, tuple[str, ...]]]] = {
     ),
     "failover status": (
         lambda console: failover.render_moves(
-            console, [(filled(MovePlan, request=REQUEST), filled(MoveProgress))], ""
+            console, [MoveLine.of(filled(MovePlan, request=REQUEST), filled(MoveProgress))], ""
         ),
         ("move_id", "group"),
     ),
@@ -151,7 +152,7 @@ def test_a_plan_that_an_operator_approves_and_a_list_of_moves_are_shown_to_the_l
     assert "P.T299 " in capsys.readouterr().out
 
     made = [
-        (filled(MovePlan, request=REQUEST, move_id=f"m{number}"), filled(MoveProgress))
+        MoveLine.of(filled(MovePlan, request=REQUEST, move_id=f"m{number}"), filled(MoveProgress))
         for number in range(300)
     ]
     failover.render_moves(open_console(), made, "")

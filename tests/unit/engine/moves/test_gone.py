@@ -503,7 +503,7 @@ def test_the_report_is_kept_on_both_clusters(world: World) -> None:
         records = world.clusters[alias].compacted_topic(internal_topics.MOVES).read()
         assert records[b"report:m1"] == report.value()
         assert {key for key in records if b"html" in key} == set(), "pages are made when asked for"
-    assert [plan.move_id for plan, _ in MoveStore.read(context).moves()] == ["m1"]
+    assert [line.move_id for line in MoveStore.read(context).lines()] == ["m1"]
 
 
 def test_a_finished_move_stays_finished_when_later_moves_went_back(world: World) -> None:

@@ -36,7 +36,7 @@ from srm.engine.cluster_ports import Cluster
 from srm.engine.control.control_topics import ensure_compacted
 from srm.engine.flows.supervision import pause_in_force
 from srm.engine.moves.history import RoutingHistory
-from srm.engine.moves.tables import ControlTables
+from srm.engine.moves.tables import MoveRecords
 from srm.engine.ports import FlowContext
 from srm.engine.recovery import (
     ReturnedFlow,
@@ -599,8 +599,9 @@ def test_an_outcome_of_any_size_is_kept_in_parts(returned: Returned) -> None:
 
     records = returned.context.target.compacted_topic(internal_topics.MOVES).read()
     assert max(map(len, records.values())) <= 500_000
-    documents = ControlTables.read_moves(returned.context.target).documents
-    assert Outcome.decode(documents["outcome:m1"]) == outcome
+    found = MoveRecords.read(returned.context.target).document("outcome:m1")
+    assert found is not None
+    assert Outcome.decode(found) == outcome
 
 
 def test_an_outcome_that_cannot_be_written_does_not_stop_the_settlement(

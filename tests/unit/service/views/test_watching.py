@@ -20,7 +20,7 @@ from tests.waiting import DEADLINE_S, eventually
 from srm.domain.names.topics import Flow
 from srm.engine.control import control_lists
 from srm.engine.drill import read_drills
-from srm.engine.moves.tables import ControlTables
+from srm.engine.moves.tables import MoveRecords
 from srm.errors import UnavailableError
 from srm.service.views import watching
 from srm.service.views.flow_rows import move_row, summary
@@ -166,14 +166,14 @@ def test_a_move_that_holds_clients_is_seen_with_what_it_waits_for(tmp_path: Path
     world.passing()
     moves.wait_status(context, "m1")
 
-    [look] = watching._moves(ControlTables.read_moves(world.b))
+    [look] = watching._moves(MoveRecords.read(world.b))
     assert any("group far is still active on P" in reason for reason in look.waits)
     assert look.carrier
     assert look.carrier.heartbeat_ms == context.now_ms()
     assert look.carrier.name == f"process {os.getpid()} on {context.host}"
 
     moves.release(context, "m1")
-    [look] = watching._moves(ControlTables.read_moves(world.b))
+    [look] = watching._moves(MoveRecords.read(world.b))
     assert look.waits == ()
     assert "group far is still active on P" in look.progress.reason
 
@@ -188,11 +188,11 @@ def test_a_report_that_was_made_during_the_hold_says_nothing_of_the_move_since(
     moves.apply(context, "m1")
     moves.go(context, "m1")
 
-    [look] = watching._moves(ControlTables.read_moves(world.b))
+    [look] = watching._moves(MoveRecords.read(world.b))
     assert move_row(look).problems == ()
 
     assert not moves.report(context, "m1").ok
-    [look] = watching._moves(ControlTables.read_moves(world.b))
+    [look] = watching._moves(MoveRecords.read(world.b))
     absent = {f"group {name} has not resumed on B" for name in ("far", "near")}
     assert {*move_row(look).problems} == absent
 
@@ -203,5 +203,5 @@ def test_a_report_of_a_move_that_has_not_ended_is_no_verdict(tmp_path: Path) -> 
     context = held(world)
     moves.report(context, "m1")
 
-    [look] = watching._moves(ControlTables.read_moves(world.b))
+    [look] = watching._moves(MoveRecords.read(world.b))
     assert (look.report, move_row(look).problems) == (None, ())

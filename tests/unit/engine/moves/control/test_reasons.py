@@ -17,7 +17,7 @@ from srm.engine.moves.context import MoveContext
 from srm.engine.moves.gate import require
 from srm.engine.moves.steps import wait_status
 from srm.engine.moves.store import MoveStore
-from srm.engine.moves.tables import ControlTables
+from srm.engine.moves.tables import MoveRecords
 from srm.errors import GateClosedError
 
 
@@ -27,7 +27,7 @@ def progress(context: MoveContext) -> MoveProgress:
 
 def told(world: World) -> tuple[str, ...] | None:
     """Read what a service reads on the target."""
-    note = ControlTables.read_moves(world.b).notes.get("m1")
+    note = MoveRecords.read(world.b).notes.get("m1")
     return None if note is None else note.waits
 
 

@@ -203,8 +203,6 @@ def test_an_approval_is_kept_once_and_stands_in_the_report(world: World) -> None
 
 def test_an_outcome_that_comes_later_makes_a_revision_of_its_own(world: World) -> None:
     context = finished(world)
-    world.passing(400_000)
-    assert moves.watch_residue(context, "m1").residue_over
     before = moves.kept_report(context, "m1").report.revision
     world.b.compacted_topic(internal_topics.MOVES).write(
         {OUTCOME_OF_M1.key(): OUTCOME_OF_M1.value()}

@@ -205,7 +205,7 @@ def test_records_of_somebody_elses_tool_stop_no_move(world: World) -> None:
 
     assert moves.hold(context, "m1").step == "held"
     assert moves.wait_status(context, "m1").blocking != ()
-    assert [plan.move_id for plan, _ in MoveStore.read(context).moves()] == ["m1"]
+    assert [line.move_id for line in MoveStore.read(context).lines()] == ["m1"]
 
 
 def test_a_lease_runs_on_while_the_machine_that_moves_is_suspended(
