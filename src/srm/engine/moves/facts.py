@@ -388,6 +388,12 @@ class MoveFacts:
         object.__setattr__(found, "source", replace(self.away, commits=commits))
         return found
 
+    def with_plans(self, plans: tuple[GroupPlan, ...]) -> MoveFacts:
+        """Replace the rows of the groups."""
+        found = copy(self)
+        found.__dict__["plans"] = plans
+        return found
+
     def known_places(self, plan: GroupPlan) -> frozenset[TopicPartition]:
         """Return the target partitions for which a group has a last known position or a commit."""
         resumed = (each.target for each in plan.positions if each.resume is not None)

@@ -46,9 +46,9 @@ from srm.engine.moves.effects import (
 )
 from srm.engine.moves.facts import MoveFacts
 from srm.engine.moves.history import RoutingHistory
-from srm.engine.moves.planning import findings, route_problem, settings_of
+from srm.engine.moves.planning import findings, plan_at_go, route_problem, settings_of
 from srm.engine.moves.registers import Registers, record, transact
-from srm.engine.moves.store import MoveStore
+from srm.engine.moves.store import MoveStore, accepted_key
 from srm.engine.moves.surroundings import absent_originals
 from srm.engine.moves.tables import ControlChange, ControlTables
 from srm.errors import ConflictError, FencedError, GateClosedError, SrmError, UnavailableError
@@ -121,11 +121,11 @@ def renew(
     registers: Registers,
     plan: MovePlan,
     now_ms: int,
-    progress: MoveProgress | None = None,
+    change: ControlChange | None = None,
     *,
     source_needed: bool = True,
 ) -> int | None:
-    """Write a higher beat on the target, then on the source, with the progress if it is given.
+    """Write a higher beat on the target, then on the source, with a change if it is given.
 
     Always higher than the beat of an earlier process, whose lease clients may already count. A move
     that holds no client is not changed. Returns the target broker's time of the beat, if any.
@@ -146,7 +146,9 @@ def renew(
         raise ConflictError(f"move {plan.move_id}: {end}: hold it again ('{again}')")
     if known.hold_stamp_ms is None and (stamps := there.stamps("hold", known)) is not None:
         noted = [(noted or [known])[0].noting(hold_stamp_ms=stamps[0])]
-    change = ControlChange(attempt.hold(beat, now_ms), (*noted, *([progress] if progress else [])))
+    change = change or ControlChange()
+    beats, progress = attempt.hold(beat, now_ms), (*noted, *change.progress)
+    change = replace(change, routes=beats, progress=progress)
     stamp_ms = registers.write("target", change)
     if "source" in sides_of(plan.request):
         (registers.write if source_needed else registers.write_if_there)("source", change)
@@ -459,7 +461,8 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
                 commits_at_go={one.group: gate.commits_of(seen.facts, one.group) for one in groups},
                 intended={one.group: offsets_to_write(one.positions) for one in groups},
             )
-            decide = partial(_go_planned, registers, context, plan, going, lease)
+            kept = plan_at_go(context, plan, registers.store.plan_at_go(plan), seen.facts)
+            decide = partial(_go_planned, registers, context, going, lease, plan, kept)
         try:
             gone = registers.run(what, decide)
         except (ConflictError, GateClosedError):
@@ -500,7 +503,12 @@ def _not_held(tables: ControlTables, attempt: Attempt) -> dict[str, Route | None
 
 
 def _go_planned(
-    registers: Registers, context: MoveContext, plan: MovePlan, going: MoveProgress, lease: Lease
+    registers: Registers,
+    context: MoveContext,
+    going: MoveProgress,
+    lease: Lease,
+    plan: MovePlan,
+    kept: MovePlan,
 ) -> MoveProgress:
     """Write intent and decision of the attempt that was looked at, or return another's decision."""
     attempt, now_ms = Attempt(plan, going), context.now_ms()
@@ -514,7 +522,7 @@ def _go_planned(
     # After this a release that reaches only the source is refused.
     registers.write("source", ControlChange(progress=(going,)))
     gone = going.at("gone", now_ms)
-    change = ControlChange(attempt.go(now_ms), (gone,))
+    change = ControlChange(attempt.go(now_ms), (gone,), {accepted_key(plan.move_id): kept.value()})
 
     def require_lease() -> None:
         """Refuse to commit if a pause of this process could outlast the lease.
@@ -529,7 +537,7 @@ def _go_planned(
                 f"before the decision: call go again"
             )
 
-    opened = replace(change, documents=open_target(context, plan))
+    opened = replace(change, documents={**change.documents, **open_target(context, plan)})
     registers.write("target", opened, before_commit=require_lease)
     registers.write_if_there("source", change)
     return gone

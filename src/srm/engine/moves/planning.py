@@ -20,6 +20,7 @@ from srm.domain.moves.plan import (
     MovePlan,
     PartitionMove,
     position_problem,
+    with_costs,
 )
 from srm.domain.moves.progress import end_of_pause, run_again
 from srm.domain.moves.request import MoveRequest
@@ -160,6 +161,25 @@ def compute_plan(context: MoveContext, request: MoveRequest, move_id: str) -> Mo
         fence=request.fence or settings.fence,
         homes=_homes(context, facts),
     )
+
+
+def plan_at_go(context: MoveContext, plan: MovePlan, known: MovePlan, facts: MoveFacts) -> MovePlan:
+    """Return a plan with the rows and warnings of a look that the gate accepts.
+
+    ``known``: that of an earlier look of the attempt, whose costs applied offsets now hide.
+    """
+    facts = facts.with_plans(tuple(with_costs(facts.plans, known.groups)))
+    now = (*map(as_warning, _position_problems(facts)), *group_warnings(facts))
+    kept = (one for one in plan.findings if one.id not in _OF_ROWS)
+    late = sorted({*_topics_now(context, plan.request)}.difference(plan.topics))
+    came = f"{some(late)}: copied only since the plan, so its clients stay on {plan.request.source}"
+    late_ones = [warning("not-moved", came)] if late else []
+    return replace(plan, groups=facts.plans, findings=(*kept, *now, *late_ones))
+
+
+def _topics_now(context: MoveContext, request: MoveRequest) -> tuple[str, ...]:
+    """Return the topics that a plan of now would move, if the request names none."""
+    return () if request.topics else topics_to_move(context, request, context.target.topics())
 
 
 def settings_of(context: MoveContext) -> dict[str, dict[str, str]]:
@@ -463,8 +483,12 @@ def group_problems(facts: MoveFacts) -> Iterator[Finding]:
     for group in () if facts.is_away else facts.plans:
         yield from _state_problems(group.group, facts)
         yield from _stray_offsets(group, facts)
-    found = _as_one(facts, lambda *of: filter(None, [position_problem(*of)]))
+    found = _position_problems(facts)
     yield from map(as_warning, found) if facts.is_away else found
+
+
+def _position_problems(facts: MoveFacts) -> Iterator[Finding]:
+    return _as_one(facts, lambda *of: filter(None, [position_problem(*of)]))
 
 
 _NUMBERED: Final = re.compile(r"\S*\d\S*")
@@ -475,6 +499,8 @@ _COSTS: Final[Mapping[str, tuple[_Count, str]]] = {
     "conflict": (lambda position: position.re_read, "to read again"),
 }
 """What findings about positions cost: their records, and what happens to these."""
+_OF_ROWS: Final = frozenset({*_COSTS, "untranslated", "no-commit", "share-group", "own-commit"})
+"""Findings about the rows of groups, which :func:`plan_at_go` makes again."""
 _NO_COST: Final[tuple[_Count, str]] = (lambda _: 0, "")
 
 
@@ -622,6 +648,14 @@ def group_warnings(facts: MoveFacts) -> Iterator[Finding]:
         if not (group.positions or facts.is_away or facts.unreadable(group.group)):
             yield warning("no-commit", _start_without_commit(group.group, facts))
     yield from _without_place(facts)
+    overtaken = [plan for plan in facts.plans if plan.total_skipped] if facts.is_away else []
+    if overtaken:
+        count, target = sum(plan.total_skipped for plan in overtaken), facts.request.target
+        yield warning(
+            "skips",
+            f"{amount(len(overtaken), 'group')} ({some([p.group for p in overtaken])}) skip "
+            f"{amount(count, 'record')} that {target} no longer holds and they may not have read",
+        )
     if remnants := [name for name in facts.groups if facts.remnants(name)]:
         yield warning(
             "old-members",
@@ -754,13 +788,6 @@ def loss_warnings(facts: MoveFacts, move_id: str) -> Iterator[Finding]:
             "no-leader",
             f"no broker of {target} leads {some([str(place) for place in unserved])} now: groups "
             f"continue at their last checkpoint there, unverified, when one does again",
-        )
-    if overtaken := [plan for plan in facts.plans if plan.total_skipped]:
-        count = sum(plan.total_skipped for plan in overtaken)
-        yield warning(
-            "skips",
-            f"{amount(len(overtaken), 'group')} ({some([p.group for p in overtaken])}) skip "
-            f"{amount(count, 'record')} that {target} no longer holds and they may not have read",
         )
     held = {
         route.move_id

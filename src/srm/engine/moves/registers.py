@@ -85,7 +85,7 @@ class Registers:
 
     @property
     def store(self) -> MoveStore:
-        return MoveStore([*self._tables.values()])
+        return MoveStore([self._tables[side] for side in SIDES if side in self._tables])
 
     def write(
         self, side: Side, change: ControlChange, before_commit: Callable[[], None] = lambda: None

@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 _PROGRESS = b"progress:"
 
 
-_KEPT = (b"plan:", b"report:", b"approval:", b"outcome:")
+_KEPT = (b"plan:", b"accepted:", b"report:", b"approval:", b"outcome:")
 
 
 _Ranked = TypeVar("_Ranked", Route, MoveProgress)
@@ -51,7 +51,7 @@ class ControlChange:
 class ControlTables:
     """Control records of one cluster, the highest-ranked one of each subject and move.
 
-    ``documents``: plans, approvals, outcomes and reports by key.
+    ``documents``: plans, as planned and as accepted by go, approvals, outcomes, reports.
     ``notes``: notes of waiting processes, by move.
     """
 

@@ -389,7 +389,7 @@ def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) ->
         latest = max(store.progress(plan.move_id), progress, key=lambda one: one.rank)
         outcome, rivals = store.outcome(plan.move_id), _rivals(store, plan, progress)
         report = replace(
-            build_report(plan, latest, outcome, (*rivals, *missing)),
+            build_report(plan, latest, outcome, (*rivals, *missing), store.plan_at_go(plan)),
             approvals=store.approvals(plan.move_id),
             followers=followers,
             clusters=clusters,
