@@ -218,17 +218,7 @@ def merge_tables(tables: Iterable[Mapping[str, Route]]) -> dict[str, Route]:
     order = {id(one): at for at, one in enumerate(sorted(distinct.values(), key=_rank))}
     for subject, route in sorted(read, key=lambda item: order[id(item[1])]):
         merged[subject] = route.after(merged.get(subject))
-    return {subject: _led_on(merged, route) for subject, route in merged.items()}
-
-
-def _led_on(routes: Mapping[str, Route], route: Route) -> Route:
-    """Return the route that leads clients on from where a lower one has led them, or that one.
-
-    An unplanned move of everything may not know of their group or topic.
-    """
-    on = routes.get(home_subject(route.cluster), route)
-    leads = on.source == route.cluster != on.cluster and on.rank > route.rank
-    return _led_on(routes, on.after(route)) if leads else route
+    return merged
 
 
 def home_route(cluster: str) -> Route:

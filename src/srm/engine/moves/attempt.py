@@ -15,7 +15,6 @@ from srm.domain.moves.routing import (
     Route,
     RouteState,
     home_subject,
-    merge_tables,
 )
 from srm.domain.moves.whereabouts import Whereabouts
 from srm.engine.moves.context import MoveContext, Side, read_both
@@ -49,21 +48,24 @@ class InForce:
     def read(cls, context: MoveContext, plan: MovePlan) -> Self:
         """Read the current state; one cluster is enough."""
         progress = MoveStore.read(context).progress(plan.move_id)
-        routes = merge_tables([one.routes for one in read_both(context, RoutingHistory.read)[0]])
-        return cls.of(plan, progress, routes)
+        tables = [one.routes for one in read_both(context, RoutingHistory.read)[0]]
+        return cls.of(plan, progress, Whereabouts(tables))
 
     @classmethod
-    def of(cls, plan: MovePlan, progress: MoveProgress, routes: Mapping[str, Route]) -> Self:
+    def of(cls, plan: MovePlan, progress: MoveProgress, where: Whereabouts) -> Self:
         """Return the state; a later move that was released has led its clients nowhere."""
         source, target = plan.request.source, plan.request.target
-        later = {
-            subject: route
-            for subject in plan.subjects
-            if (route := routes.get(subject)) is not None
-            and plan.move_id not in {one.move_id for one in route.each}
-            and route.generation >= progress.attempt
-            and (route.phase, route.cluster) != (1, target)  # released
-        }
+        later = dict[str, Route]()
+        for subject in plan.subjects:
+            homes = progress.homes.get(subject) or (source,)
+            followed = [one for home in homes for one in where.of(subject, home)]
+            route = max(followed, key=lambda one: one.rank)
+            if (
+                plan.move_id not in {one.move_id for one in followed}
+                and route.generation >= max(progress.attempt, 1)
+                and (route.phase, route.cluster) != (1, target)  # released
+            ):
+                later[subject] = route
         moves = {subject: route.move_id for subject, route in later.items()}
         away = frozenset(one for one, route in later.items() if route.cluster != source)
         led = {one for one in away if (later[one].phase, later[one].cluster) == (2, target)}

@@ -118,7 +118,7 @@ def followed(*tables: dict[str, Route], home: str = "P") -> set[str]:
         for subject, route in [one for table in some for one in table.items()]:
             known.add(subject, route)
             known.of("group:g")
-        found |= {known.of("group:g").cluster, merge_tables(some)["group:g"].cluster}
+        found |= {known.of("group:g").cluster, *Whereabouts(some).clusters("group:g", home)}
     return found
 
 
