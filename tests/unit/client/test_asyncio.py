@@ -16,7 +16,8 @@ from srm.client import consumer as consumer_module
 from srm.client.aio import FailoverAIOConsumer
 from srm.config.loader import load_config
 from srm.config.model import Config
-from srm.domain.moves.routing import Ack, Route
+from srm.domain.moves.announcements import Ack
+from srm.domain.moves.routing import Route
 
 RECORDS = 5
 

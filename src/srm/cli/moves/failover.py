@@ -38,7 +38,7 @@ from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, MoveStep
 from srm.domain.moves.report import Approval
 from srm.domain.moves.request import FORM, SETTINGS, MoveRequest, MoveSetting, ends, read
-from srm.domain.text.amount import Finding, amount, few, moment, reasons_text, some
+from srm.domain.text.amount import Finding, amount, few, moment, reasons_text
 from srm.domain.text.documents import adapter
 from srm.engine.flows.supervision import operator, pause_in_force
 from srm.engine.moves import effects, holding, planning, verification

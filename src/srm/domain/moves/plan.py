@@ -12,7 +12,7 @@ last known place replaces its commit. Its commits on the target count too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final, Literal, Self
@@ -428,6 +428,20 @@ class MovePlan(Document):
     def decode(cls, value: bytes) -> Self:
         """Decode :meth:`value`; cached, as each step reads its plan several times."""
         return decode(cls, cls.KIND, value)
+
+
+def with_costs(seen: Iterable[GroupPlan], known: Iterable[GroupPlan]) -> Iterator[GroupPlan]:
+    """Yield the groups of a look, with the costs of an earlier one that applied offsets hide."""
+    rows = {(one.group, row.target): row for one in known for row in one.positions}
+    for one in seen:
+        both = [(row, rows.get((one.group, row.target), row)) for row in one.positions]
+        kept = (
+            replace(before, committed=now.committed, lag=now.lag, resume=now.resume)
+            if (before.re_read, before.skipped) > (now.re_read, now.skipped)
+            else now
+            for now, before in both
+        )
+        yield replace(one, positions=tuple(kept))
 
 
 _REMEDIES: Mapping[str, str] = {

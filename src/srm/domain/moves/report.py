@@ -86,7 +86,7 @@ def decode_approvals(value: bytes) -> tuple[Approval, ...]:
 class PartitionReport(GroupPlace):
     """One group in one partition: plan and result; offsets are next-to-read, None is not known.
 
-    ``lag``, ``re_read``, ``skipped``: planned numbers of records.
+    ``lag``, ``re_read``, ``skipped``: numbers of records as go accepted them.
     ``planned``, ``applied``: offset on the target in the plan, and at go.
     ``started``, ``last_commit``: first offset reported by its members, and latest commit seen
     there.
@@ -175,14 +175,20 @@ class EarlierRevision:
     changed: bool = False
 
 
-def partition_reports(group: GroupPlan, progress: MoveProgress) -> tuple[PartitionReport, ...]:
-    """Compare plan and result, for the partitions in which the group had anything to move."""
+def partition_reports(
+    group: GroupPlan, before: GroupPlan, progress: MoveProgress
+) -> tuple[PartitionReport, ...]:
+    """Compare plan and result, for the partitions in which the group had anything to move.
+
+    ``before``: the group in the plan; a partition that came after it has no planned offset.
+    """
+    planned = {row.target: row.resume for row in before.positions}
     applied = progress.intended.get(group.group, {})
     seen = progress.resumed.get(group.group, GroupResume())
     return tuple(
         PartitionReport(
             **values_of(row, *_PLACE, "re_read", "skipped"),
-            planned=row.resume,
+            planned=planned.get(row.target),
             applied=applied.get(str(row.target)),
             started=seen.started.get(str(row.target)),
             last_commit=seen.committed.get(str(row.target)),
@@ -489,10 +495,15 @@ def build_report(
     progress: MoveProgress,
     outcome: Outcome | None = None,
     further: Iterable[str] = (),
+    accepted: MovePlan | None = None,
 ) -> MoveReport:
-    """Compute the report, without facts of the clusters; ``further``: other problems."""
-    request = plan.request
-    groups = {group.group: _group_report(group, progress) for group in plan.groups}
+    """Compute the report, without facts of the clusters; ``further``: other problems.
+
+    ``accepted``: the plan with the rows and warnings of the look that go accepted, if there is one.
+    """
+    request, before = plan.request, {group.group: group for group in plan.groups}
+    plan = accepted or plan
+    groups = {one.group: _group_report(one, before[one.group], progress) for one in plan.groups}
     problems = (*_problems(plan, progress, groups), *further)
     rto_seconds = _until_last(progress, groups, lambda group: group.rto_seconds)
     lost = outcome and outcome.of(request.topics)
@@ -531,7 +542,7 @@ def residue_until_ms(plan: MovePlan, progress: MoveProgress) -> int:
     return 0 if gone_ms is None else gone_ms + round(plan.request.residue_seconds * 1000)
 
 
-def _group_report(planned: GroupPlan, progress: MoveProgress) -> GroupReport:
+def _group_report(now: GroupPlan, planned: GroupPlan, progress: MoveProgress) -> GroupReport:
     group = planned.group
     seen = progress.resumed.get(group, GroupResume())
     uncommitted: Counter[str] = Counter()
@@ -551,7 +562,7 @@ def _group_report(planned: GroupPlan, progress: MoveProgress) -> GroupReport:
         uncommitted=dict(uncommitted),
         planned_re_read=planned.re_read,
         planned_skipped=planned.total_skipped,
-        partitions=partition_reports(planned, progress),
+        partitions=partition_reports(now, planned, progress),
     )
 
 

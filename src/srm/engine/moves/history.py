@@ -14,11 +14,11 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import (
     Route,
     RouteState,
-    cluster_of,
     decode_route,
     is_subject,
     merge_tables,
 )
+from srm.domain.moves.whereabouts import Whereabouts
 from srm.domain.names import internal_topics
 from srm.domain.text.documents import decode_or_none
 from srm.engine.cluster_ports import Cluster, Stamped, tolerate
@@ -130,6 +130,7 @@ class RoutingTables:
     source: RoutingHistory | None = None
     said_on_target: ClientsHistory = _NO_CLIENTS
     said_on_source: ClientsHistory = _NO_CLIENTS
+    now_ms: int = 0
 
     @classmethod
     def read(cls, context: MoveContext) -> Self:
@@ -143,8 +144,8 @@ class RoutingTables:
 
     @classmethod
     def read_target(cls, context: MoveContext) -> Self:
-        target = context.target
-        return cls(RoutingHistory.read(target), said_on_target=ClientsHistory.read(target))
+        target, said = context.target, ClientsHistory.read(context.target)
+        return cls(RoutingHistory.read(target), said_on_target=said, now_ms=context.now_ms())
 
     @property
     def on_source(self) -> tuple[StampedAck, ...]:
@@ -167,5 +168,11 @@ class RoutingTables:
     def merge(self) -> dict[str, Route]:
         return merge_tables(self.tables)
 
-    def cluster_of(self, subject: str, of: str) -> str:
-        return cluster_of(self.merge, subject, of)
+    @cached_property
+    def where(self) -> Whereabouts:
+        return Whereabouts(self.tables, Presence(self._announced, self.now_ms))
+
+    @property
+    def _announced(self) -> tuple[StampedAck, ...]:
+        """What clients announced: they do so on all clusters, on that of their work most surely."""
+        return (*self.said_on_target.acks, *self.said_on_source.acks_of_itself)

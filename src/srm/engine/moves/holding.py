@@ -25,10 +25,12 @@ from typing import Final
 from srm.config.model import differences, key_of
 from srm.domain.flow_state.replication_records import Pause
 from srm.domain.moves.disaster import Forecast
+from srm.domain.moves.gate import Presence
 from srm.domain.moves.plan import MovePlan, offsets_to_write
 from srm.domain.moves.progress import HELD, MoveProgress, run_again
 from srm.domain.moves.report import beyond_approval
 from srm.domain.moves.routing import LEASE_MS, Route, group_subject, is_home, next_generation
+from srm.domain.moves.whereabouts import Whereabouts
 from srm.domain.text.amount import reasons_text, some
 from srm.engine.cluster_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S, tolerate
 from srm.engine.control.originals import create_originals
@@ -48,9 +50,9 @@ from srm.engine.moves.effects import (
 )
 from srm.engine.moves.facts import Look, MoveFacts
 from srm.engine.moves.history import ClientsHistory, RoutingHistory
-from srm.engine.moves.planning import findings, route_problem, settings_of
+from srm.engine.moves.planning import findings, plan_at_go, route_problem, settings_of
 from srm.engine.moves.registers import Registers, record, transact
-from srm.engine.moves.store import MoveStore
+from srm.engine.moves.store import MoveStore, accepted_key
 from srm.engine.moves.surroundings import absent_originals
 from srm.engine.moves.tables import ControlChange, ControlTables, MoveRecords
 from srm.errors import ConflictError, FencedError, GateClosedError, SrmError, UnavailableError
@@ -125,11 +127,11 @@ def renew(
     registers: Registers,
     plan: MovePlan,
     now_ms: int,
-    progress: MoveProgress | None = None,
+    change: ControlChange | None = None,
     *,
     source_needed: bool = True,
 ) -> int | None:
-    """Write a higher beat on the target, then on the source, with the progress if it is given.
+    """Write a higher beat on the target, then on the source, with a change if it is given.
 
     Always higher than the beat of an earlier process, whose lease clients may already count. A move
     that holds no client is not changed. Returns the target broker's time of the beat, if any.
@@ -150,7 +152,9 @@ def renew(
         raise ConflictError(f"move {plan.move_id}: {end}: hold it again ('{again}')")
     if known.hold_stamp_ms is None and (stamps := there.stamps("hold", known)) is not None:
         noted = [(noted or [known])[0].noting(hold_stamp_ms=stamps[0])]
-    change = ControlChange(attempt.hold(beat, now_ms), (*noted, *([progress] if progress else [])))
+    change = change or ControlChange()
+    beats, progress = attempt.hold(beat, now_ms), (*noted, *change.progress)
+    change = replace(change, routes=beats, progress=progress)
     stamp_ms = registers.write("target", change)
     if "source" in sides_of(plan.request):
         (registers.write if source_needed else registers.write_if_there)("source", change)
@@ -302,12 +306,11 @@ def _late_groups(context: MoveContext, plan: MovePlan, facts: MoveFacts) -> dict
     else:
         found = reading.groups_on_source(context, request, plan.topics).groups
         why = f"reads on {request.source} only since the plan: start it on {request.target}"
-    ours = {"", request.source}
     late = {
         group: why
         for group in found
         if group not in plan.group_names
-        if routing.cluster_of(group_subject(group), request.source) in ours
+        if routing.where.homes_on(group_subject(group), request.source)
     }
     now = reading.read_facts(context, request, plan.topics, late) if late else facts
     late = {group: why for group in late if not now.is_at_home_there(group)}
@@ -325,23 +328,25 @@ def _start(
         raise ConflictError(f"move {plan.move_id} was planned again in the meantime: {again}")
     plan = plan.without(started.left_alone)
     routes, known = registers.routes, registers.store.progress(plan.move_id)
+    said, _ = read_both(context, ClientsHistory.read)
+    acks = [one for side in said for one in side.acks]
+    tables = [registers.tables(side).routes for side in SIDES]
+    where = Whereabouts(tables, Presence(acks, context.now_ms()))
     concerned = {subject: routes.get(subject) for subject in (*plan.subjects, *plan.home_subjects)}
     unplanned, now_ms = plan.request.is_unplanned, context.now_ms()
     for subject, route in concerned.items():
         # Another move may have started since the plan; an unplanned one takes over from any hold.
         is_taken = subject in plan.home_subjects or (route and route.state == "hold")
-        reason = route_problem(subject, route, plan.request, plan.move_id)
+        reason = route_problem(subject, route, where, plan.request, plan.move_id)
         if reason and not (unplanned and is_taken):
             raise ConflictError(f"move {plan.move_id} cannot start: {reason}")
-    said, _ = read_both(context, ClientsHistory.read)
-    acks = [one.ack for side in said for one in side.acks]
-    seen = {ack.generation for ack in acks if ack.subject in concerned}  # also on third clusters
+    seen = {one.ack.generation for one in acks if one.ack.subject in concerned}  # also on others
     ranked = [*concerned.values(), *(routes[subject] for subject in routes if is_home(subject))]
     others = [one for one in ranked if one and one.move_id != plan.move_id]
     knew = next_generation(others, known.knew, *(seen - {known.attempt})) - 1
     begun_ms = (started.hold_stamp_ms or now_ms) if unplanned else 0
     generation = next_generation(ranked, knew, known.attempt, unplanned_ms=begun_ms)
-    homes = homes_on_source(plan, routes, acks)
+    homes = homes_on_source(plan, where)
     started = replace(started, attempt=generation, revision=known.revision, homes=homes, knew=knew)
     hold_routes, holding = Attempt(plan, started).hold(1, now_ms), started.at("holding", now_ms)
     if not unplanned:
@@ -499,7 +504,8 @@ def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Mov
                 commits_at_go={one.group: gate.commits_of(seen.facts, one.group) for one in groups},
                 intended={one.group: offsets_to_write(one.positions) for one in groups},
             )
-            decide = partial(_go_planned, registers, context, plan, going, lease)
+            kept = plan_at_go(context, plan, registers.store.plan_at_go(plan), seen.facts)
+            decide = partial(_go_planned, registers, context, going, lease, plan, kept)
         try:
             gone = registers.run(what, decide)
         except (ConflictError, GateClosedError):
@@ -540,7 +546,12 @@ def _not_held(tables: ControlTables, attempt: Attempt) -> dict[str, Route | None
 
 
 def _go_planned(
-    registers: Registers, context: MoveContext, plan: MovePlan, going: MoveProgress, lease: Lease
+    registers: Registers,
+    context: MoveContext,
+    going: MoveProgress,
+    lease: Lease,
+    plan: MovePlan,
+    kept: MovePlan,
 ) -> MoveProgress:
     """Write intent and decision of the attempt that was looked at, or return another's decision."""
     attempt, now_ms = Attempt(plan, going), context.now_ms()
@@ -554,7 +565,7 @@ def _go_planned(
     # After this a release that reaches only the source is refused.
     registers.write("source", ControlChange(progress=(going,)))
     gone = going.at("gone", now_ms)
-    change = ControlChange(attempt.go(now_ms), (gone,))
+    change = ControlChange(attempt.go(now_ms), (gone,), {accepted_key(plan.move_id): kept.value()})
 
     def require_lease() -> None:
         """Refuse to commit if a pause of this process could outlast the lease.
@@ -569,7 +580,7 @@ def _go_planned(
                 f"before the decision: call go again"
             )
 
-    opened = replace(change, documents=open_target(context, plan))
+    opened = replace(change, documents={**change.documents, **open_target(context, plan)})
     registers.write("target", opened, before_commit=require_lease)
     registers.write_if_there("source", change)
     return gone

@@ -142,7 +142,7 @@ def _read_by_groups(context: MoveContext, request: MoveRequest) -> set[str]:
     forward, reverse, target = context.forward.config, context.reverse.config, context.target
     groups, read = {*request.groups}, set[str]()
     if request.is_unplanned:
-        routing = RoutingTables(RoutingHistory.read(target))
+        routing = RoutingTables.read_target(context)
         topic = forward.checkpoints_topic
         on_target = target.topics()
         for one in read_checkpoints(target, topic, on_target, gone=True):
@@ -295,7 +295,7 @@ def _topics_there(request: MoveRequest, routing: RoutingTables) -> set[str]:
         subject.removeprefix(prefix)
         for subject, route in routing.merge.items()
         if subject.startswith(prefix) and route.state == "go"
-        if routing.cluster_of(subject, request.source) == request.target
+        if routing.where.cluster_of(subject, request.source) == request.target
     }
     return there.intersection(request.topics) if request.topics else there
 

@@ -87,7 +87,7 @@ class Registers:
 
     @property
     def store(self) -> MoveStore:
-        return MoveStore([table.moves for table in self._tables.values()])
+        return MoveStore([self._tables[side].moves for side in SIDES if side in self._tables])
 
     def write(
         self, side: Side, change: ControlChange, before_commit: Callable[[], None] = lambda: None

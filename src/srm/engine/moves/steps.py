@@ -35,11 +35,12 @@ from srm.engine.moves.effects import keep_fence, topics_without_fence
 from srm.engine.moves.facts import Look, MoveFacts
 from srm.engine.moves.gate import look, patient_look, require
 from srm.engine.moves.holding import go, hold, leave_out, release, renew, renew_now, renewals
-from srm.engine.moves.planning import left_alone, way_without_source, with_action
+from srm.engine.moves.planning import left_alone, plan_at_go, way_without_source, with_action
 from srm.engine.moves.reading import read_facts
 from srm.engine.moves.registers import Registers, transact
-from srm.engine.moves.store import MoveStore, write_note
+from srm.engine.moves.store import MoveStore, accepted_key, write_note
 from srm.engine.moves.surroundings import absent_originals
+from srm.engine.moves.tables import ControlChange
 from srm.engine.moves.verification import VerifyStatus, report, verify
 from srm.errors import (
     AuthorizationError,
@@ -161,10 +162,13 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
     # The most of all looks: applying hides them.
     re_read = Counter(progress.re_read) | Counter({one.group: one.re_read for one in groups})
     skipped = Counter(progress.skipped) | Counter({one.group: one.total_skipped for one in groups})
+    store, is_first = MoveStore.read(context), "ready" not in progress.times_ms
+    before = replace(plan, groups=()) if is_first else store.plan_at_go(plan)
+    kept = plan_at_go(context, plan, before, seen.facts)
     noted = seen.progress.noting(times_ms=times, re_read=re_read, skipped=skipped)
     with renewals(context, plan), closing(Registers(context)) as registers:
         what = f"apply of move {move_id}"
-        registers.run(what, lambda: _keep(registers, plan, noted, context))
+        registers.run(what, lambda: _keep(registers, plan, noted, context, kept))
         decisions = apply_positions(context, plan, noted.attempt, seen.facts)
         refused = [f"group {one.group}, {_refusal(one)}" for one in decisions if not one.in_place]
         require(tuple(refused), plan, "offsets could not be applied")
@@ -207,14 +211,19 @@ def _apply_unplanned(context: MoveContext, plan: MovePlan, progress: MoveProgres
         left_alone={group: why for group, why in unchanged.items() if group not in intended},
     )
     what = f"apply of move {plan.move_id}"
-    transact(context, what, lambda registers: _keep(registers, plan, applied, context))
+    kept = plan_at_go(context, plan, MoveStore.read(context).plan_at_go(plan), facts)
+    transact(context, what, lambda registers: _keep(registers, plan, applied, context, kept))
     return applied
 
 
 def _keep(
-    registers: Registers, plan: MovePlan, progress: MoveProgress, context: MoveContext
+    registers: Registers,
+    plan: MovePlan,
+    progress: MoveProgress,
+    context: MoveContext,
+    kept: MovePlan | None = None,
 ) -> None:
-    """Write progress of the attempt that was looked at, and renew its hold."""
+    """Write progress of the attempt that was looked at, and what it accepts; renew its hold."""
     known = registers.store.progress(plan.move_id)
     if known.attempt != progress.attempt or known.step not in HELD:
         raise ConflictError(
@@ -223,8 +232,10 @@ def _keep(
         )
     # Keep confirmations of redirectors since the look at the clusters, and what is left out.
     since = {name: getattr(known, name) for name in ("calls", "left_alone", "homes")}
-    kept = progress if plan.request.is_unplanned else replace(progress, **since)
-    renew(registers, plan, context.now_ms(), replace(kept, calls=known.calls))
+    now = progress if plan.request.is_unplanned else replace(progress, **since)
+    documents = {} if kept is None else {accepted_key(plan.move_id): kept.value()}
+    change = ControlChange({}, (replace(now, calls=known.calls),), documents)
+    renew(registers, plan, context.now_ms(), change)
 
 
 def apply_positions(

@@ -22,6 +22,10 @@ from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, NotFoundError, UnavailableError
 
 
+def accepted_key(move_id: str) -> str:
+    return f"accepted:{move_id}"
+
+
 def write_note(context: MoveContext, note: WaitNote) -> None:
     """Write the note of a waiting process; not fenced, as its loss only delays."""
     context.target.compacted_topic(internal_topics.MOVES).write({note.key(): note.value()})
@@ -93,6 +97,11 @@ class MoveStore:
             return None
         plans = (table.plans.get(move_id) for table in self.tables)
         return max(filter(None, plans), key=lambda plan: plan.created_ms, default=None)
+
+    def plan_at_go(self, plan: MovePlan) -> MovePlan:
+        """Return the plan with the rows and warnings that go accepted; as planned before that."""
+        found = map(MovePlan.decode, self._documents(accepted_key(plan.move_id)))
+        return next((one for one in found if one.created_ms == plan.created_ms), plan)
 
     def progress(self, move_id: str) -> MoveProgress:
         """Return the progress of a move; one that was only planned is at its first step."""

@@ -21,8 +21,8 @@ _T = TypeVar("_T")
 
 _PROGRESS: Final = "progress:"
 _PLAN: Final = "plan:"
-_KEPT: Final = (_PLAN, "report:", "approval:", "outcome:")
-_WHILE_ALIVE: Final = (_PLAN, "approval:", "outcome:", _PROGRESS, WAIT_PREFIX)
+_KEPT: Final = (_PLAN, "accepted:", "report:", "approval:", "outcome:")
+_WHILE_ALIVE: Final = (_PLAN, "accepted:", "approval:", "outcome:", _PROGRESS, WAIT_PREFIX)
 """Prefixes of the records of a move that are deleted when it has ended."""
 
 _Ranked = TypeVar("_Ranked", Route, MoveProgress, MoveLine)

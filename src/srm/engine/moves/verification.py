@@ -35,6 +35,7 @@ from srm.domain.moves.report import (
 )
 from srm.domain.moves.revisions import KeptReport, next_revision, report_key
 from srm.domain.moves.routing import ERA, LEASE_MS, group_subject, topic_subject
+from srm.domain.moves.whereabouts import Whereabouts
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import excerpt
 from srm.domain.text.documents import encode
@@ -397,7 +398,7 @@ def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) ->
         latest = max(store.progress(plan.move_id), progress, key=lambda one: one.rank)
         outcome, rivals = store.outcome(plan.move_id), _rivals(store, plan, progress)
         report = replace(
-            build_report(plan, latest, outcome, (*rivals, *missing)),
+            build_report(plan, latest, outcome, (*rivals, *missing), store.plan_at_go(plan)),
             approvals=store.approvals(plan.move_id),
             followers=followers,
             clusters=clusters,
@@ -533,7 +534,7 @@ class Arrivals:
         self._clocked = progress.hold_stamp_ms is not None
         self.now_ms = context.now_ms()
         tables = RoutingTables.read(context)
-        self.now: InForce = InForce.of(plan, progress, tables.merge)
+        self.now: InForce = InForce.of(plan, progress, Whereabouts(tables.tables))
         stamps = tables.target.stamps("go", progress) if self._clocked else None
         self.gone_ms: int | None = stamps and stamps[0]
         """Time of go by that clock; None if unknown."""

@@ -118,7 +118,8 @@ def test_each_partition_shows_plan_and_outcome_and_those_without_anything_are_le
         },
     )
 
-    found, left = partition_reports(GroupPlan("audit", (), (row, idle, unread)), progress)
+    group = GroupPlan("audit", (), (row, idle, unread))
+    found, left = partition_reports(group, group, progress)
 
     assert (found.committed, found.lag, found.re_read, found.planned) == (7, 3, 1, 5)
     assert (found.applied, found.started, found.last_commit) == (6, 6, 9)

@@ -18,6 +18,7 @@ from srm.domain.moves.routing import (
     merge_tables,
     next_generation,
 )
+from srm.domain.moves.whereabouts import Whereabouts
 from srm.engine.cluster_ports import Stamped
 from srm.engine.moves.history import ClientsHistory, RoutingHistory
 from srm.errors import IntegrityError
@@ -81,10 +82,10 @@ def test_the_last_record_of_a_topic_leads_every_client_to_where_moves_have_led_i
     """So compaction changes no client's place; nor does the order in which it reads."""
     places, last, written = dict(zip("ABCD", "ABCD", strict=True)), None, []
     for number, (source, target, goes) in enumerate(moves, 1):
-        led = last.about(source) if last else None
-        if source == target or (led and led.cluster != source and led.leaves_home):
+        where = Whereabouts([{"group:g": last} if last else {}])
+        homes = where.homes_on("group:g", source)
+        if source == target or not homes:
             continue  # no plan
-        homes = last.homes_on(source) if last else (source,)
         hold = Route(number, source, "hold", f"m{number}", homes=homes)
         end = replace(hold, state="go")
         if goes:
@@ -116,7 +117,7 @@ def followed(*tables: dict[str, Route], home: str = "P") -> set[str]:
         for subject, route in [one for table in some for one in table.items()]:
             known.add(subject, route)
             known.of("group:g")
-        found |= {known.of("group:g").cluster, merge_tables(some)["group:g"].cluster}
+        found |= {known.of("group:g").cluster, *Whereabouts(some).clusters("group:g", home)}
     return found
 
 

@@ -10,9 +10,9 @@ from tests.unit.engine.moves.control.moving import World, config_in
 from tests.unit.engine.moves.giving_up import Disaster
 
 from srm.config.model import Config
+from srm.domain.moves.announcements import Ack
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import Ack
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.groups.checkpoints import emit
