@@ -177,6 +177,8 @@ def test_a_group_with_a_member_is_active_and_names_it(site, topic, unique, proto
         assert found.state == "active"
         assert found.kind == protocol
         assert found.members == (f"app-{topic}@127.0.0.1",)
+        [(member_id, name)] = found.by_id
+        assert (bool(member_id), name) == (True, found.members[0])
 
 
 @pytest.mark.parametrize("protocol", KINDS)

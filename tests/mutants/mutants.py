@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from srm.clock import now_s
 from srm.domain.groups.translation import Translation
+from srm.domain.moves import gate
 from srm.domain.moves.routing import Route
 from srm.domain.moves.whereabouts import Whereabouts
 from srm.domain.offset_map.map_records import BlockKey
@@ -668,6 +669,39 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "only records between the map's end and a commit are waited for",
         (("srm.engine.moves.reading:past_markers", lambda _: lambda maps, *_: maps),),
         killer="tests/unit/engine/moves/test_idle_copies.py",
+    ),
+    Mutant(
+        "a client is its client id",
+        "each start of a client announces itself, and a gate waits for each",
+        (
+            (
+                "srm.domain.moves.announcements:Ack.identity",
+                lambda _: property(lambda ack: ack.client),
+            ),
+        ),
+        killer="tests/unit/engine/moves/control/test_presence.py",
+    ),
+    Mutant(
+        "a member is its name",
+        "a member whose client says its member id is known by that alone",
+        (
+            (
+                "srm.domain.moves.gate:is_member",
+                lambda _: lambda ack, _id, name: gate.is_member_of(ack.client, name),
+            ),
+        ),
+        killer="tests/unit/domain/moves/gate/test_presence.py",
+    ),
+    Mutant(
+        "all members are of an earlier session",
+        "a hold removes members by ids that living clients of the source had",
+        (
+            (
+                "srm.engine.moves.facts:MoveFacts.remnants",
+                lambda _: lambda facts, group: facts.target.group(group).ids,
+            ),
+        ),
+        killer="tests/unit/engine/moves/control/test_unplanned_groups.py",
     ),
     Mutant(
         "late rules stay",

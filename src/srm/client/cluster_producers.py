@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
+from srm.client.forking import keep_for_good
 from srm.client.messages import must_abort, named_errors
 from srm.client.settings import SERVED, ClientSettings
 from srm.client.threads import Aside
@@ -217,6 +218,11 @@ class ClusterProducers:
     _producers: dict[str, Producer] = field(default_factory=dict)
     _retired: list[Producer] = field(default_factory=list)
     _given_up: set[str] = field(default_factory=set)
+
+    def after_fork(self) -> None:
+        """Keep the parent's producers as they are in a child process."""
+        keep_for_good(*self._producers.values(), *self._retired)
+        self._lock = threading.RLock()
 
     def on(self, cluster: str) -> Producer:
         """Return the producer of a cluster."""

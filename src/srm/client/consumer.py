@@ -16,8 +16,15 @@ from typing import Any, Final, Literal, Self, get_args
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from srm.client import routing
+from srm.client.forking import keep_for_good, survive_fork
 from srm.client.membership import Membership, offset_after, subscription
-from srm.client.messages import ClosedError, FailoverMessage, named_errors, with_place
+from srm.client.messages import (
+    ClosedError,
+    FailoverMessage,
+    ForkedError,
+    named_errors,
+    with_place,
+)
 from srm.client.settings import SERVED, ClientSettings, float_of, load_client_config
 from srm.client.threads import MINE
 from srm.config.model import Config
@@ -137,7 +144,15 @@ class FailoverConsumer:
         self._inside = False
         self._leaving = False
         self._interrupted = False  # set by another thread: the running read returns early
-        self._closed = False
+        self._closed = self._forked = False
+        survive_fork(self)
+
+    def after_fork(self) -> None:
+        """Refuse all use in a child process if it was opened in the parent."""
+        opened = [*self._abandoned, *([self._member] if self._member is not None else [])]
+        keep_for_good(*(one.native for one in opened))
+        self._forked = self._forked or bool(opened)
+        self._member, self._abandoned = None, []
 
     def __enter__(self) -> Self:
         return self
@@ -241,6 +256,8 @@ class FailoverConsumer:
                 positions = self._member.start_offsets()
             except GivenUpError:
                 return False
+            if member_id := self._member.native.memberid():
+                self._announcer.join(self._subject, self._member.cluster, member_id)
             self._announcer.reach(self._subject, self._followed, "resumed", positions)
         return True
 
@@ -599,6 +616,8 @@ class FailoverConsumer:
             self._failures.append(error)
 
     def _check_open(self, *, leaving: bool = False) -> None:
+        if self._forked:
+            raise ForkedError("consumer")
         if self._closed and not (leaving and self._leaving):
             raise ClosedError("Consumer closed")
 

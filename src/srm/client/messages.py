@@ -23,6 +23,16 @@ class ClosedError(ConflictError, RuntimeError):
     """The client is closed; also a RuntimeError, as in confluent-kafka."""
 
 
+class ForkedError(ConflictError, RuntimeError):
+    """The client was opened before its process was forked: its threads are in the parent."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__(
+            f"this {kind} was opened before fork and works only in the parent process",
+            "make one in each child",
+        )
+
+
 PRINCIPAL: Final = "the application's principal"
 
 

@@ -30,8 +30,10 @@ from srm.client.cluster_producers import (
     Transactions,
     is_fatal,
 )
+from srm.client.forking import survive_fork
 from srm.client.messages import (
     ClosedError,
+    ForkedError,
     HeldError,
     must_abort,
     named_errors,
@@ -146,6 +148,14 @@ class FailoverProducer:
         self._refusal = ""
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
+        self._forked = False
+        survive_fork(self)
+
+    def after_fork(self) -> None:
+        """Refuse all use in a child process if it was started in the parent."""
+        self._forked = self._forked or self._thread is not None
+        self._changed, self._thread = threading.Condition(), None
+        self._producers.after_fork()
 
     def __enter__(self) -> Self:
         self.start()
@@ -297,7 +307,7 @@ class FailoverProducer:
 
     def close(self) -> bool:
         """Deliver what was handed over, run the callbacks, then stop."""
-        if self._stop.is_set():
+        if self._stop.is_set() or self._forked:
             return True
         try:
             self.flush()
@@ -668,6 +678,8 @@ class FailoverProducer:
         return "" if error is None else with_place(error, where, self._needs(topic)).str()
 
     def _check_open(self) -> None:
+        if self._forked:
+            raise ForkedError("producer")
         if self._stop.is_set():
             raise ClosedError("Producer has been closed")
 

@@ -26,6 +26,7 @@ from typing import Any, Final, Literal, Self
 
 from confluent_kafka import KafkaError, KafkaException
 
+from srm.client.forking import keep_for_good, survive_fork
 from srm.client.messages import PRINCIPAL, with_place
 from srm.clock import now_ms
 from srm.config.model import Config
@@ -90,11 +91,15 @@ class Announcement:
     All states belong to one generation. A hold discards the states after an earlier hold of it.
     """
 
-    def __init__(self, subject: str, client: str, kind: ClientKind, home: str = "") -> None:
+    def __init__(
+        self, subject: str, client: str, kind: ClientKind, home: str = "", instance: str = ""
+    ) -> None:
         self._subject = subject
         self._client = client
         self._kind = kind
         self._home = home
+        self._instance = instance
+        self.members: dict[str, str] = {}
         self._route: Route | None = None
         self._state: AckState = "resumed"
         self._reached: dict[AckState, Moment] = {}
@@ -158,6 +163,8 @@ class Announcement:
             self._home,
             self._idle_ms,
             dict(self.unwritten),
+            self._instance,
+            dict(self.members),
         )
 
 
@@ -203,6 +210,7 @@ class RoutingWatcher:
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._ack_producers: dict[str, Any] = {}
+        survive_fork(self)
 
     def __enter__(self) -> Self:
         self.start()
@@ -249,6 +257,12 @@ class RoutingWatcher:
             for route in map(self.route, subjects)
         )
         return waited >= (_OTHERS_ANSWER_S if unplanned else _ALL_ANSWER_S)
+
+    def after_fork(self) -> None:
+        """Start over in a child process, with threads and connections of its own."""
+        keep_for_good(*self._ack_producers.values())
+        self._changed, self._ack_producers, self._threads = threading.Condition(), {}, []
+        self._waiting = set(self.config.clusters)
 
     def close(self) -> None:
         """Stop following."""
@@ -415,10 +429,17 @@ class Announcer:
         self._watcher = watcher
         self._client_id = client_id
         self._kind: ClientKind = kind
+        self._instance = os.urandom(8).hex()
         self._lock = threading.Lock()
         self._said: dict[str, Announcement] = {}
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
+        survive_fork(self)
+
+    def after_fork(self) -> None:
+        """Be another instance in a child process; the parent's announcements are its own."""
+        self._instance, self._lock = os.urandom(8).hex(), threading.Lock()
+        self._said, self._thread = {}, None
 
     def reach(
         self,
@@ -435,6 +456,11 @@ class Announcer:
             self._write(subject)
             if self._thread is None and not self._closed.is_set():
                 self._thread = start_thread("srm-announcer", self._repeat)
+
+    def join(self, subject: str, cluster: str, member_id: str) -> None:
+        """Note the broker's id of a membership; the next announcement has it."""
+        with self._lock:
+            self._of(subject).members[cluster] = member_id
 
     def recount(self, subject: str, unwritten: Counts) -> None:
         """Replace the numbers of unwritten records; the next repetition announces them."""
@@ -472,7 +498,8 @@ class Announcer:
     def _of(self, subject: str) -> Announcement:
         if subject not in self._said:
             home = self._watcher.home
-            self._said[subject] = Announcement(subject, self._client_id, self._kind, home)
+            of = (subject, self._client_id, self._kind, home, self._instance)
+            self._said[subject] = Announcement(*of)
         return self._said[subject]
 
     def _write(self, subject: str) -> None:

@@ -90,9 +90,9 @@ class TopicSetting:
 class GroupDescription:
     """One group: only ``empty`` and ``dead`` (absent) groups may be written to.
 
-    ``members`` are client ids with hosts, for messages; ``instance_ids`` those of static members
-    (KIP-345). ``reason`` explains the state ``unknown``, which ``other`` groups always have.
-    ``action`` is the remedy.
+    ``members`` are client ids with hosts, for messages; ``ids`` the brokers' ids of the same
+    members, in the same order; ``instance_ids`` those of static members (KIP-345). ``reason``
+    explains the state ``unknown``, which ``other`` groups always have. ``action`` is the remedy.
     """
 
     name: str
@@ -102,6 +102,12 @@ class GroupDescription:
     instance_ids: tuple[str, ...] = ()
     reason: str = ""
     action: str = ""
+    ids: tuple[str, ...] = ()
+
+    @property
+    def by_id(self) -> tuple[tuple[str, str], ...]:
+        """Each member by its id, empty if not known, with its client id and host."""
+        return tuple(zip(self.ids or [""] * len(self.members), self.members, strict=True))
 
 
 class CompactedTopic(Protocol):
@@ -332,8 +338,8 @@ class Cluster(Protocol):
         A client that still runs with such an instance id is fenced, or joins again.
         """
 
-    def remove_members(self, group: str, goes: Callable[[str], bool]) -> None:
-        """Remove the members, meant to be dead, with a chosen client id; a live one joins again."""
+    def remove_members(self, group: str, ids: Collection[str]) -> None:
+        """Remove the members, meant to be dead, with these ids; a live one joins again."""
 
     def commit_idle(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Write offsets of a group without members."""

@@ -121,8 +121,9 @@ class MemberLooks:
     def _look_at(self, cluster: str, dead: str, opened: KafkaCluster) -> MembersLook:
         try:
             found = opened.groups([self.group])[self.group]
-            if dead and any(is_member_of(dead, member) for member in found.members):
-                opened.remove_members(self.group, lambda name: is_member_of(dead, f"{name}@"))
+            gone = [one for one, name in found.by_id if dead and is_member_of(dead, name)]
+            if gone:
+                opened.remove_members(self.group, gone)
                 found = opened.groups([self.group])[self.group]
         except SrmError as error:
             return MembersLook(cluster, error=str(error))

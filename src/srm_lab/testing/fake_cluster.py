@@ -386,11 +386,10 @@ class FakeCluster:
         self._reach(f"removing members of group {group!r}")
         self._groups.remove_static(group, instance_ids)
 
-    def remove_members(self, group: str, goes: Callable[[str], bool]) -> None:
-        """Remove members by their client ids."""
+    def remove_members(self, group: str, ids: Collection[str]) -> None:
+        """Remove members by their ids."""
         self._reach(f"removing members of group {group!r}")
-        for client in filter(goes, self._groups.clients(group)):
-            self._groups.leave(group, client)
+        self._groups.remove(group, ids)
 
     def has_share_groups(self) -> bool:
         """Return what ``can_share`` says."""
@@ -595,9 +594,12 @@ class FakeCluster:
 
     def join(
         self, group: str, member: str = "app", kind: GroupKind = "classic", instance_id: str = ""
-    ) -> None:
-        """Let a consumer join the group, as a static member if it has an instance id."""
-        self._groups.join(group, member, kind, instance_id)
+    ) -> str:
+        """Let a consumer join the group, as a static member if it has an instance id.
+
+        Returns its member id.
+        """
+        return self._groups.join(group, member, kind, instance_id)
 
     def share(self, group: str, lags: Mapping[TopicPartition, int]) -> None:
         """Make a group a share group with lags."""

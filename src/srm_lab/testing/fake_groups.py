@@ -20,13 +20,13 @@ _NOT_MOVED: Final[Mapping[GroupKind, str]] = {"other": "it is not a consumer gro
 
 @dataclass
 class FakeGroup:
-    """One group; ``members`` are (client id, instance id or nothing).
+    """One group; ``members`` are (client id, instance id or nothing, member id).
 
     ``lags`` are those of a share group.
     """
 
     kind: GroupKind = "classic"
-    members: list[tuple[str, str]] = field(default_factory=list)
+    members: list[tuple[str, str, str]] = field(default_factory=list)
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     pending: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
     hidden: bool = False
@@ -44,6 +44,7 @@ class FakeGroups:
         self._alias = alias
         self._write = write
         self._groups: dict[str, FakeGroup] = {}
+        self._joined = 0
 
     def names(self) -> list[str]:
         """Return the groups that a listing shows."""
@@ -57,12 +58,13 @@ class FakeGroups:
         if group.hidden:
             action = f"grant Describe on group {name}"
             return GroupDescription(name, "unknown", reason=action, action=action)
-        members = tuple(sorted(f"{client}@127.0.0.1" for client, _ in group.members))
-        instances = tuple(sorted(instance for _, instance in group.members if instance))
+        named = sorted((f"{client}@127.0.0.1", member) for client, _, member in group.members)
+        members, ids = tuple(name for name, _ in named), tuple(member for _, member in named)
+        instances = tuple(sorted(instance for _, instance, _ in group.members if instance))
         state: GroupState = "active" if members else "empty"
         reason = _NOT_MOVED.get(group.kind, "")
         return GroupDescription(
-            name, "unknown" if reason else state, group.kind, members, instances, reason
+            name, "unknown" if reason else state, group.kind, members, instances, reason, ids=ids
         )
 
     def committed_offsets(self, name: str) -> dict[TopicPartition, int]:
@@ -138,20 +140,24 @@ class FakeGroups:
             if commit:
                 group.offsets.update(offsets)
 
-    def join(self, name: str, member: str, kind: GroupKind, instance_id: str = "") -> None:
-        """Let a member join; the group is of its kind from then on."""
+    def join(self, name: str, member: str, kind: GroupKind, instance_id: str = "") -> str:
+        """Let a member join, and return its id; the group is of its kind from then on."""
         group = self._groups.setdefault(name, FakeGroup(kind))
         group.kind = kind
-        group.members.append((member, instance_id))
+        self._joined += 1
+        member_id = f"{member}-{self._joined}"
+        group.members.append((member, instance_id, member_id))
+        return member_id
 
     def leave(self, name: str, member: str) -> None:
         """Let a member leave; one that was removed has gone already."""
         group = self._groups[name]
         group.members = [found for found in group.members if found[0] != member]
 
-    def clients(self, name: str) -> tuple[str, ...]:
-        """Return the client ids of the members."""
-        return tuple(client for client, _ in self._groups.get(name, FakeGroup()).members)
+    def remove(self, name: str, ids: Collection[str]) -> None:
+        """Remove members by their ids."""
+        group = self._groups.get(name, FakeGroup())
+        group.members = [found for found in group.members if found[2] not in ids]
 
     def remove_static(self, name: str, instance_ids: Collection[str]) -> None:
         """Remove members by their instance ids."""

@@ -223,7 +223,7 @@ def test_nothing_creates_a_topic_where_the_broker_would(broker_factory):
         lambda c: c.groups(["g"]),
         lambda c: c.pending_commits(["g"]),
         lambda c: c.remove_static_members("g", ["i"]),
-        lambda c: c.remove_members("g", bool),
+        lambda c: c.remove_members("g", ["m"]),
         lambda c: c.committed_offsets("g"),
         lambda c: c.commits_of(["f", "g"]),
         lambda c: c.commit_idle("g", {TopicPartition("a", 0): 1}),

@@ -213,8 +213,10 @@ def test_what_a_killed_program_leaves_in_its_group_is_taken_out(
         program.kill()
         program.wait()
 
-    cluster.remove_members(unique, lambda name: name.startswith("dead-1"))
+    members = cluster.groups([unique])[unique].by_id
+    dead = [member_id for member_id, name in members if name.startswith("dead-1")]
+    cluster.remove_members(unique, dead)
     assert names() == ["alive"]
-    cluster.remove_members(unique, lambda name: name == "alive")
+    cluster.remove_members(unique, [member_id for member_id, _ in members])
     assert cluster.groups([unique])[unique].state == "empty"
-    cluster.remove_members(unique, lambda _name: True)
+    cluster.remove_members(unique, ["alive"])

@@ -47,7 +47,7 @@ def test_what_was_said_is_repeated_with_its_age_until_the_client_is_closed(
     }
     assert watcher.acks[-1].ages_ms["resumed"] > watcher.acks[0].ages_ms["resumed"]
     assert len(watcher.acks) == said
-    assert [ack.key() for ack in watcher.withdrawn] == [b"topic:t:c"]
+    assert [ack.key() for ack in watcher.withdrawn] == [watcher.acks[0].key()]
 
 
 def test_it_is_taken_back_once_for_each_subject() -> None:
@@ -58,7 +58,7 @@ def test_it_is_taken_back_once_for_each_subject() -> None:
     announcer.reach("topic:t", Route(1, "B", "go"), "resumed")
     announcer.close()
 
-    assert [ack.key() for ack in watcher.withdrawn] == [b"topic:t:c"]
+    assert [ack.key() for ack in watcher.withdrawn] == [watcher.acks[0].key()]
 
 
 @pytest.mark.parametrize(
@@ -95,3 +95,17 @@ def test_a_missing_topic_of_routes_is_an_error_only_after_a_move(
     warnings = {one.getMessage() for one in caplog.records if one.levelname == "WARNING"}
     assert bool(warnings) == warned
     assert all("writing on P" in text and "srm's principal" not in text for text in warnings)
+
+
+def test_each_start_of_a_client_takes_back_its_own_announcement_alone() -> None:
+    """Replicas of a service share one client id."""
+    watcher: Any = Watcher()
+    one, other = (Announcer(watcher, "shop", "producer") for _ in range(2))
+    for each in (one, other):
+        each.reach("topic:t", Route(0, "P", "go"), "resumed")
+    one.close()
+
+    first, second = watcher.acks
+    assert (first.client, first.key() != second.key()) == (second.client, True)
+    assert [ack.key() for ack in watcher.withdrawn] == [first.key()]
+    other.close()

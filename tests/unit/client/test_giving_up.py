@@ -80,6 +80,9 @@ class Native:
     def committed(self, partitions: list[TopicPartition], **_: object) -> list[TopicPartition]:
         return [TopicPartition(p.topic, p.partition, self.committed_offset) for p in partitions]
 
+    def memberid(self) -> str:
+        return "member-1"
+
     def consumer_group_metadata(self) -> object:
         return object()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 
 from tests.waiting import eventually
@@ -27,12 +27,14 @@ class Cluster:
             raise UnavailableError("nobody there")
         state = "unknown" if self._reason else "active" if self.members else "empty"
         return {
-            name: GroupDescription(name, state, members=self.members, reason=self._reason)
+            name: GroupDescription(
+                name, state, members=self.members, reason=self._reason, ids=self.members
+            )
             for name in names
         }
 
-    def remove_members(self, _group: str, goes: Callable[[str], bool]) -> None:
-        self.members = tuple(m for m in self.members if not goes(m.partition("@")[0]))
+    def remove_members(self, _group: str, ids: Collection[str]) -> None:
+        self.members = tuple(one for one in self.members if one not in ids)
 
 
 def looks_at(**clusters: Cluster) -> tuple[MemberLooks, list[MembersLook]]:

@@ -34,6 +34,8 @@ class Ack(Document):
     ``home``: cluster on which it works without a route; empty if not reported.
     ``idle_ms``: time from a producer's last record to the hold; None if not reported.
     ``unwritten``: records that wait at a producer which cannot write them, by the reason.
+    ``instance``: unique to each start of a client; empty if no two clients have its ``client``.
+    ``members``: the broker's id of its last membership in the group, by cluster.
     """
 
     KIND = "announcement"
@@ -51,10 +53,17 @@ class Ack(Document):
     home: str = ""
     idle_ms: int | None = None
     unwritten: Mapping[str, int] = field(default_factory=dict)
+    instance: str = ""
+    members: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def identity(self) -> str:
+        """Identify one start of one client: replicas of a service may share a client id."""
+        return self.instance or self.client
 
     def key(self) -> bytes:
-        """Encode the record key: one record per subject and client."""
-        return f"{self.subject}:{self.client}".encode()
+        """Encode the record key: one record per subject and instance."""
+        return f"{self.subject}:{self.identity}".encode()
 
 
 @dataclass(frozen=True, slots=True)

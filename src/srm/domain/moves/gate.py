@@ -5,7 +5,7 @@ Times of clients are the brokers': records of announcements carry their clock (L
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
@@ -82,14 +82,22 @@ class Writers:
         )
 
 
-def unrouted_members(group: str, members: Collection[str], presence: Presence) -> tuple[str, ...]:
-    """Return the members of a group, ``client id@host``, that the hold cannot reach."""
-    known = [ack.client for ack in presence.followers(group_subject(group))]
-    return tuple(one for one in members if not any(is_member_of(client, one) for client in known))
+def unrouted_members(
+    group: str, members: Iterable[tuple[str, str]], presence: Presence
+) -> tuple[str, ...]:
+    """Return the members of a group, by id and ``client id@host``, that the hold cannot reach."""
+    known = presence.followers(group_subject(group))
+    return tuple(one[1] for one in members if not any(is_member(ack, *one) for ack in known))
+
+
+def is_member(ack: Ack, member_id: str, name: str) -> bool:
+    """Return whether a member is an announced client; by name if it has said no member id."""
+    known = ack.members.get(ack.cluster)
+    return member_id == known if known else is_member_of(ack.client, name)
 
 
 def is_member_of(client: str, member: str) -> bool:
-    """Return whether a member, ``client id@host``, is an announced client, maybe with a suffix."""
+    """Return whether ``client id@host`` may be of a client, maybe with a supervisor's suffix."""
     name = member.rpartition("@")[0]
     return name == client or (client.startswith(SUPERVISOR) and name.startswith(f"{client}-"))
 

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, Self, get_args
 
 from srm.domain.moves.disaster import Forecast
 from srm.domain.moves.request import MoveRequest
@@ -89,7 +89,7 @@ class GroupResume:
     Times are by the target's brokers if these stamped the hold, else by the process that looked.
     ``first_commit_ms``: None until a commit other than the move's own is seen.
     ``started``, ``committed``: start offsets reported by its members, and its latest commits.
-    ``uncommitted``: records by client and partition, processed on the source without a commit.
+    ``uncommitted``: records by instance and partition, processed on the source without a commit.
     ``idle``: it had nothing to read when it was first seen with members.
     """
 
@@ -111,6 +111,10 @@ class GroupResume:
     def has_settled(self) -> bool:
         """Return whether it works on the target, or has nothing to read there."""
         return self.resumed_ms is not None and (self.idle or self.worked_ms is not None)
+
+    def losing(self, said: GroupResume) -> Self:
+        """Add what members say that they could not commit; the first word of each counts."""
+        return replace(self, uncommitted={**said.uncommitted, **self.uncommitted})
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,7 @@ class Follower:
     ``left_seconds``, ``resumed_seconds``, ``processed_seconds``: from the hold until it left the
     source, worked on the target, processed or wrote a record; broker's clock, None if not reported.
     ``unwritten``: records that wait at a producer which cannot write on the target, by the reason.
+    ``instance``: which start of the client it is; empty if only a broker names it.
     """
 
     subject: str
@@ -130,6 +131,7 @@ class Follower:
     resumed_seconds: float | None = None
     processed_seconds: float | None = None
     unwritten: Mapping[str, int] = field(default_factory=dict)
+    instance: str = ""
 
     @classmethod
     def of(cls, one: StampedAck, hold_stamp_ms: int | None) -> Follower:
@@ -140,7 +142,7 @@ class Follower:
         ack = one.ack
         return cls(
             *(ack.subject, ack.client, ack.host, ack.kind, "routing", ack.state),
-            *(after("held"), after("resumed"), after("processed"), ack.unwritten),
+            *(after("held"), after("resumed"), after("processed"), ack.unwritten, ack.identity),
         )
 
     def since(self, known: Follower) -> Follower:
@@ -227,26 +229,29 @@ def members_of(
 
 
 def join_followers(before: Iterable[Follower], now: Iterable[Follower]) -> tuple[Follower, ...]:
-    """Join earlier and present followers: each client stays, with its first times."""
-    found = {(one.subject, one.client): one for one in before}
-    for one in now:
-        known = found.get((one.subject, one.client))
-        if known is None or known.state == "member":
-            found[one.subject, one.client] = one
-        elif one.state != "member":
-            found[one.subject, one.client] = one.since(known)
-    return tuple(found[key] for key in sorted(found))
+    """Join earlier and present followers: each instance stays, with its first times.
+
+    A client that only a broker has named is dropped once it has announced itself.
+    """
+    found: dict[tuple[str, str, str], Follower] = {}
+    for one in (*before, *now):
+        key = one.subject, one.client, one.instance
+        if one.state != "member" or key not in found:
+            found[key] = one.since(found[key]) if key in found else one
+    said = {key[:2] for key, one in found.items() if one.state != "member"}
+    kept = (key for key, one in found.items() if one.state != "member" or key[:2] not in said)
+    return tuple(found[key] for key in sorted(kept))
 
 
 def unwritten_lines(followers: Iterable[Follower]) -> Iterator[str]:
     """Yield a problem for each reason for which producers that followed cannot write."""
-    reasons = defaultdict[str, dict[str, int]](dict)
+    reasons = defaultdict[str, dict[tuple[str, str], int]](dict)
     for one in followers:
         for reason, count in one.unwritten.items():
-            reasons[reason][one.client] = count
+            reasons[reason][one.instance, one.client] = count
     for reason, found in sorted(reasons.items()):
         waits = f"; {amount(total, 'record')} waiting" if (total := sum(found.values())) else ""
-        many = f"{amount(len(found), 'producer')} ({some(sorted(found))})"
+        many = f"{amount(len(found), 'producer')} ({some(sorted(client for _, client in found))})"
         yield f"{many} followed and cannot write: {reason}{waits}"
 
 

@@ -44,7 +44,6 @@ from srm.domain.moves.gate import (
     ReplicationFacts,
     SyncStatus,
     eta_seconds,
-    is_member_of,
     unrouted_members,
 )
 from srm.domain.moves.plan import (
@@ -414,14 +413,13 @@ class MoveFacts:
         return "" if self.remnants(group) else self.target.activity(group)
 
     def remnants(self, group: str) -> tuple[str, ...]:
-        """Return a group's members on the target if all are clients that work on the source.
+        """Return the ids of a group's members on the target if clients on the source had them.
 
         A cluster that is back lists the members that it had when it died until their sessions end.
         """
-        members = self.target.group(group).members
-        clients = [one.client for one in self.present.followers(group_subject(group))]
-        left = all(any(is_member_of(one, member) for one in clients) for member in members)
-        return members if left else ()
+        ids, there = self.target.group(group).ids, self.request.target
+        had = {one.members.get(there) for one in self.present.followers(group_subject(group))}
+        return ids if had.issuperset(ids) else ()
 
     def is_at_home_there(self, group: str) -> bool:
         """Return True if a group works on the target alone, and its places here came from there."""
@@ -709,7 +707,7 @@ def _group_reasons(group: GroupPlan, facts: MoveFacts) -> Iterator[str]:
     name = group.group
     for side in (facts.source, facts.target):
         if activity := side.activity(name):
-            members = side.group(name).members if side is facts.source else ()
+            members = side.group(name).by_id if side is facts.source else ()
             left = not members or unrouted_members(name, members, facts.present)
             what = "stop it there" if left else "it follows routes and leaves at the hold"
             yield f"group {name} is still {activity}: {what}"

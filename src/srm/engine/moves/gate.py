@@ -59,8 +59,8 @@ def look(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> Look:
     requests: tuple[str, ...] = ()
     if "manual" in plan.redirect:
         members = {
-            group.group: unrouted_members(group.group, group.members, presence)
-            for group in clusters.plans
+            name: unrouted_members(name, clusters.source.group(name).by_id, presence)
+            for name in plan.group_names
         }
         plain = {
             topic: unknown_writers(topic, writers, presence)

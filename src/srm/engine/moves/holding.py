@@ -261,10 +261,10 @@ def _require_settings(context: MoveContext, plan: MovePlan) -> None:
 def _remove_remnants(context: MoveContext, facts: MoveFacts) -> None:
     """Remove the members of sessions that the target had before its brokers died."""
     for group in facts.groups:
-        if names := {member.rpartition("@")[0] for member in facts.remnants(group)}:
-            target, who = context.target, some(sorted(names))
+        if ids := facts.remnants(group):
+            target, who = context.target, some(facts.target.group(group).members)
             log.info("group %s: removing %s from %s", group, who, target.alias)
-            if_possible(target, partial(target.remove_members, group, names.__contains__))
+            if_possible(target, partial(target.remove_members, group, ids))
 
 
 def leave_out(context: MoveContext, plan: MovePlan, look: Look) -> None:

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from srm import patience
 from srm.domain.groups.group_sync import SyncDecision
-from srm.domain.moves.gate import MoveStatus, SyncStatus, decide_without_look, is_member_of
+from srm.domain.moves.gate import MoveStatus, SyncStatus, decide_without_look, is_member
 from srm.domain.moves.plan import MovePlan, offsets_to_write
 from srm.domain.moves.progress import HELD, RUN_STEPS, MoveProgress, RunStep, run_again
 from srm.domain.moves.report import MoveReport
@@ -27,6 +27,7 @@ from srm.domain.moves.routing import LEASE_MS, group_subject
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import reasons_text
 from srm.domain.text.documents import values_of
+from srm.engine.cluster_ports import GroupDescription
 from srm.engine.control.originals import create_originals
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.moves.attempt import InForce, bring_about
@@ -63,7 +64,7 @@ def remove_static_members(context: MoveContext, plan: MovePlan, look: Look) -> N
     for group in plan.group_names:
         described = look.facts.source.group(group)
         instances = [one for one in described.instance_ids if f"{group}/{one}" not in removed]
-        if instances and _had_time(look, group, described.members):
+        if instances and _had_time(look, described):
             waiting[group] = instances
     if not waiting:
         return
@@ -90,14 +91,14 @@ def remove_static_members(context: MoveContext, plan: MovePlan, look: Look) -> N
         context.observations[plan.move_id] = replace(look.seen, removed=frozenset(removed))
 
 
-def _had_time(look: Look, group: str, members: Collection[str]) -> bool:
+def _had_time(look: Look, group: GroupDescription) -> bool:
     """Return True if all members acknowledged the hold (others may have left), or had the grace."""
-    held = (group_subject(group), look.progress.attempt, "held")
+    held = (group_subject(group.name), look.progress.attempt, "held")
     acks = [one.ack for one in look.facts.routing.on_source]
-    ready = [ack.client for ack in acks if (ack.subject, ack.generation, ack.state) == held]
-    there = sum(any(is_member_of(client, member) for member in members) for client in ready)
+    ready = [ack for ack in acks if (ack.subject, ack.generation, ack.state) == held]
+    there = sum(any(is_member(ack, *one) for one in group.by_id) for ack in ready)
     since = look.held_ms
-    return there >= len(members) or (since is not None and look.now_ms - since >= _GRACE_MS)
+    return there >= len(group.members) or (since is not None and look.now_ms - since >= _GRACE_MS)
 
 
 def wait_status(context: MoveContext, move_id: str) -> SyncStatus:

@@ -162,7 +162,7 @@ def _plain_clients(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
     request, now_ms = facts.request, context.now_ms()
     presence = facts.present
     for plan in sorted(facts.plans, key=lambda one: one.group):
-        if members := unrouted_members(plan.group, plan.members, presence):
+        if members := unrouted_members(plan.group, facts.source.group(plan.group).by_id, presence):
             yield warning(
                 "plain-members",
                 f"group {plan.group}: {', '.join(members)} does not follow routes, so the hold "

@@ -155,8 +155,10 @@ def observe(
     ours = arrivals.watches_source and not over
     left = {tp: of for tp, of in (grown or {}).items() if topic_subject(tp.topic) not in back}
     resumed = _read_resumed(context, arrivals, active, offsets)
+    known = {**progress.resumed, **resumed}
+    late = {group: arrivals.of(group)[0] for group in arrivals.ours(known.keys() - resumed.keys())}
     found: dict[str, Any] = {
-        "resumed": {**progress.resumed, **resumed},
+        "resumed": known | {group: known[group].losing(said) for group, said in late.items()},
         "residue": _residue(context, progress, left) if ours else dict(progress.residue),
         "gone_stamp_ms": progress.gone_stamp_ms or arrivals.gone_ms,
         "residue_over": over or now >= residue_until_ms(plan, progress),
@@ -292,7 +294,7 @@ def _read_resumed(
             first_commit_ms=before.first_commit_ms or (arrivals.now_ms if moved else None),
             started=started,
             committed=committed,
-            uncommitted={**said.uncommitted, **before.uncommitted},
+            uncommitted=before.losing(said).uncommitted,
             re_read=max(before.re_read, re_read),
             skipped=max(before.skipped, sum(passed)),
         )
@@ -564,11 +566,11 @@ class Arrivals:
         """
         subject = group_subject(group)
         said = [one.ack for one in self._on_source.get(subject, ())]
-        left = {ack.client: ack.uncommitted for ack in said if ack.state == "held"}
+        left = {ack.identity: ack.uncommitted for ack in said if ack.state == "held"}
         arrived = [one for one in self._on_target.get(subject, ()) if one.ack.state != "held"]
         started: dict[str, int] = {}
         for ack in (one.ack for one in arrived):
-            left.setdefault(ack.client, ack.uncommitted)
+            left.setdefault(ack.identity, ack.uncommitted)
             for name, offset in ack.positions.items():
                 # A second member starts where the first has left.
                 started[name] = min(offset, started.get(name, offset))
@@ -576,7 +578,7 @@ class Arrivals:
             resumed_ms=self._first(arrived, "resumed"),
             processed_ms=self._first(arrived, "processed"),
             started=started,
-            uncommitted={client: lost for client, lost in left.items() if any(lost.values())},
+            uncommitted={one: lost for one, lost in left.items() if any(lost.values())},
         )
         return found, bool(arrived)
 

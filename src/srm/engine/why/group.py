@@ -271,15 +271,15 @@ def _with_movement(context: FlowContext, look: GroupLook) -> GroupLook:
 def _movement(context: FlowContext, look: GroupLook, found: Findings) -> Movement:
     """Return what the gate would wait for, without a hold."""
     facts, now_ms = found.facts, look.now_ms
-    members = facts.source.group(look.group).members
+    group = facts.source.group(look.group)
     presence = Presence(facts.routing.on_source, now_ms)
     remaining = sum(partition.remaining for partition in facts.replication)
     rate = recent_rate(context, facts.topics, now_ms) if remaining else None
     return Movement(
         found.blocking,
         tuple(waiting_reasons(facts)),
-        members,
-        unrouted_members(look.group, members, presence),
+        group.members,
+        unrouted_members(look.group, group.by_id, presence),
         seconds_to_go(remaining, rate),
         members_there=facts.target.group(look.group).members,
     )

@@ -267,7 +267,10 @@ def _unreachable(name: str, error: SrmError) -> GroupDescription:
 
 
 def _description(group: api.Answer, kind: GroupKind) -> GroupDescription:
-    members = tuple(sorted(f"{m['client_id']}@{m['host'].lstrip('/')}" for m in group["members"]))
+    named = sorted(
+        (f"{m['client_id']}@{m['host'].lstrip('/')}", m["member"]) for m in group["members"]
+    )
+    members, ids = tuple(name for name, _ in named), tuple(member for _, member in named)
     instances = tuple(sorted(filter(None, (m.get("instance_id") for m in group["members"]))))
     # While members come and go a group is in one of several states, and never to be written to.
     state = "active" if members else _STATES.get(group["state"], "active")
@@ -276,7 +279,7 @@ def _description(group: api.Answer, kind: GroupKind) -> GroupDescription:
     if protocol not in _CONSUMERS:
         kind, state = "other", "unknown"
         reason = f"it is not a consumer group: its protocol type is {protocol!r}"
-    return GroupDescription(group["group"], state, kind, members, instances, reason)
+    return GroupDescription(group["group"], state, kind, members, instances, reason, ids=ids)
 
 
 def committed_offsets(
@@ -495,8 +498,8 @@ def remove_static(clients: Clients, group: str, instance_ids: Collection[str]) -
         clients.request(doing, request, needs)
 
 
-def remove_members(clients: Clients, group: str, goes: Callable[[str], bool]) -> None:
-    """Remove the members, meant to be dead, with a chosen client id; a live one joins again."""
+def remove_members(clients: Clients, group: str, ids: Collection[str]) -> None:
+    """Remove the members, meant to be dead, with these ids; a live one joins again."""
     doing = f"removing members of group {group!r}"
     needs = on_group("Read", group)
 
@@ -508,7 +511,7 @@ def remove_members(clients: Clients, group: str, goes: Callable[[str], bool]) ->
                     question = describe([group], False)  # noqa: FBT003 - a field of the message
                     [found] = (await brokers.query(node, question))["groups"]
                     check([found], clients.label(doing), on_group("Describe", group), _GONE)
-                    members += [m for m in found["members"] if goes(m["client_id"])]
+                    members += [m for m in found["members"] if m["member"] in ids]
             leaving = [(m["member"], m["instance_id"], _ENDED) for m in members]
             if leaving:
                 answer = await brokers.query(node, api.LEAVE_GROUP(group, leaving))

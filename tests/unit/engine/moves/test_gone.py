@@ -559,3 +559,26 @@ def test_the_crash_test_covers_every_write_of_a_move(world: World) -> None:
     run_through(world)
 
     assert world.writes.count == WRITES_OF_A_MOVE
+
+
+def test_what_a_late_member_could_not_commit_counts_after_its_group_works_there(
+    world: World,
+) -> None:
+    """The fast member of the group works on B by then: it reads those records again."""
+    context = gone(world)
+    world.start("near", "B", {"P.Payments": 101})
+    world.start("far", "B", {"P.Payments": 101})
+    acknowledge(world, "far", 10, "fast")
+    world.passing(1_000)
+    assert moves.verify(context, "m1").done
+    before = moves.report(context, "m1").groups["far"]
+    generation = world.routes("B")["group:far"].generation
+    lost = {"Payments-0": 20}
+    for instance in ("i1", "i2"):
+        said = ("group:far", "slow", generation, "processed", "B", world.clock())
+        say(world, Ack(*said, uncommitted=lost, instance=instance))  # type: ignore[arg-type]
+
+    found = moves.watch_residue(context, "m1").groups["far"]
+
+    assert (before.re_read, found.uncommitted) == (0, {"Payments-0": 40})
+    assert found.re_read == 40

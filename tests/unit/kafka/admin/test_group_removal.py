@@ -40,7 +40,7 @@ class Brokers:
 
 
 def remove(brokers: Brokers) -> None:
-    groups.remove_members(AskedClients(brokers), "shop", lambda name: name == "worker-1")
+    groups.remove_members(AskedClients(brokers), "shop", ["m-1"])
 
 
 @pytest.mark.parametrize("request_", [DESCRIBE_CLASSIC, LEAVE_GROUP])

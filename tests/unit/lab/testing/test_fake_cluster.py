@@ -31,7 +31,7 @@ def test_a_cluster_that_is_down_fails_every_call_until_it_recovers(cluster):
         cluster.transactional_topics,
         lambda: cluster.pending_commits(["g"]),
         lambda: cluster.remove_static_members("g", ["i"]),
-        lambda: cluster.remove_members("g", bool),
+        lambda: cluster.remove_members("g", []),
         lambda: cluster.committed_offsets("g"),
         lambda: cluster.commits_of(["g"]),
         lambda: cluster.commit_idle("g", {P0: 1}),

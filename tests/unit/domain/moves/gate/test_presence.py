@@ -46,7 +46,18 @@ def test_a_producer_that_has_not_acknowledged_this_hold_keeps_the_gate_closed():
 def test_members_that_announced_nothing_are_strangers():
     presence = present(said("c1", subject="group:g"))
 
-    assert unrouted_members("g", ("c1@10.0.0.1", "plain@10.0.0.2"), presence) == ("plain@10.0.0.2",)
+    assert unrouted_members("g", [("1", "c1@h"), ("2", "plain@h")], presence) == ("plain@h",)
+
+
+def test_a_member_is_known_by_its_id_where_its_client_says_that_and_not_by_its_name():
+    """Replicas share a client id; one of them follows no routes."""
+    ack = replace(
+        said("shop", subject="group:g").ack, instance="i1", members={"P": "m1", "B": "m0"}
+    )
+    presence = present(StampedAck(ack, 0))
+
+    members = [("m1", "shop@h1"), ("m2", "shop@h2"), ("m0", "shop@h1")]
+    assert unrouted_members("g", members, presence) == ("shop@h2", "shop@h1")
 
 
 def test_members_of_a_supervised_program_go_by_the_id_it_was_given_and_more():
@@ -59,7 +70,7 @@ def test_members_of_a_supervised_program_go_by_the_id_it_was_given_and_more():
         "shop-2",
     )
 
-    assert unrouted_members("g", [f"{name}@h" for name in names], present(*acks)) == (
+    assert unrouted_members("g", [("", f"{name}@h") for name in names], present(*acks)) == (
         "srm-follow-h-1-abc@h",
         "shop-2@h",
     )

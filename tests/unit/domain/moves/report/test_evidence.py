@@ -33,7 +33,7 @@ def test_times_of_a_follower_are_counted_from_the_hold_by_the_targets_clock() ->
     )
 
     assert one == Follower(
-        "group:audit", "a", "h", "consumer", "routing", "processed", 2.0, 4.0, 5.0
+        "group:audit", "a", "h", "consumer", "routing", "processed", 2.0, 4.0, 5.0, instance="a"
     )
 
 

@@ -58,7 +58,7 @@ def announce(world: World) -> None:
                 home=home,
             )
             for each in world.clusters.values():
-                each.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
+                each.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
 
 
 def without(world: World, source: str, target: str) -> MoveContext:

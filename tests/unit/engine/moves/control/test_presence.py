@@ -9,7 +9,7 @@ from tests import moves
 from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world, held, planned
 
 from srm.config.model import Config
-from srm.domain.moves.announcements import Ack
+from srm.domain.moves.announcements import Ack, AckState
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import TopicPartition
 from srm.engine.moves.context import ensure_topics
@@ -21,8 +21,19 @@ def world(config: Config) -> World:
     return busy_world(config)
 
 
-def say(world: World, state: str, generation: int = 0, subject: str = "topic:Payments") -> None:
-    ack = Ack(subject, "writer", generation, state, "P", world.clock(), kind="producer", host="h1")
+def say(
+    world: World,
+    state: AckState,
+    generation: int = 0,
+    subject: str = "topic:Payments",
+    instance: str = "",
+) -> None:
+    ack = Ack(
+        *(subject, "writer", generation, state, "P", world.clock()),
+        kind="producer",
+        host="h1",
+        instance=instance,
+    )
     world.p.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
 
 
@@ -284,3 +295,23 @@ def test_a_hold_that_ran_out_says_so_and_blames_no_producer_that_follows_none(
 
     assert "clients continue on P: hold again" in status.blocking[0]
     assert any(reason == "topic Payments must be idle on P for 5 s" for reason in status.blocking)
+
+
+def test_each_of_two_producers_with_one_client_id_has_to_say_that_it_has_stopped(
+    world: World,
+) -> None:
+    """Replicas of a service usually share it; one of them has records in flight."""
+    ensure_topics(world.context())
+    for instance in ("i1", "i2"):
+        say(world, "resumed", instance=instance)
+    context = planned(world)
+    moves.hold(context, "m1")
+    world.obey("near", "far")
+    generation = world.routes("P")["topic:Payments"].generation
+    say(world, "held", generation, instance="i1")
+    world.passing(6_000)
+
+    [reason] = moves.wait_status(context, "m1").blocking
+    assert "producer writer on h1 of topic Payments has not stopped yet" in reason
+    say(world, "held", generation, instance="i2")
+    assert moves.wait_status(context, "m1").blocking == ()

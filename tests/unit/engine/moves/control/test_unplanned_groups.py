@@ -254,8 +254,8 @@ def test_members_whose_clients_work_on_the_source_are_of_a_session_that_its_targ
     """The target had died and is back: it lists its former members until their sessions end."""
     world = disaster.world
     disaster.planned()
-    world.b.join("far", "c")
-    ack = Ack("group:far", "c", 0, "resumed", works_on, world.clock(), kind="consumer")
+    had = {"B": world.b.join("far", "c")}
+    ack = Ack("group:far", "c", 0, "resumed", works_on, world.clock(), kind="consumer", members=had)
     world.b.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
     warnings = disaster.planned().warnings
 
@@ -515,3 +515,31 @@ def test_groups_at_home_on_the_target_block_no_planned_move(
         moves.hold(context, "m1")
         assert MoveStore.read(context).progress("m1").left_alone == {}
         assert plan.group_names == ("far", "near")
+
+
+def test_a_living_member_on_the_target_is_no_remnant_of_a_client_with_its_name(
+    disaster: Disaster,
+) -> None:
+    """A service at work on both sites, with one client id: only a member id is removed."""
+    world = disaster.world
+    ensure_topics(world.context())
+    there = {"B": world.b.join("near", "shop")}
+    world.b.commit("near", {COPY: 20})
+    for instance, cluster, members in (("i1", "B", there), ("i2", "P", {"P": "near-on-P"})):
+        ack = Ack(
+            *("group:near", "shop", 0, "resumed", cluster, world.clock()),
+            kind="consumer",
+            home=cluster,
+            instance=instance,
+            members=members,
+        )
+        world.b.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
+
+    plan = disaster.planned()
+    disaster.through("hold", "apply")
+
+    assert not [line for line in plan.warnings if "the hold removes them" in line]
+    assert world.b.groups(["near"])["near"].ids == (there["B"],)
+    assert world.offsets("B", "near")["P.Payments-0"] == 20
+    left = MoveStore.read(disaster.context).progress("m1").left_alone
+    assert "it is active on B" in left["near"]

@@ -51,7 +51,7 @@ def left(plan: MovePlan) -> list[str]:
 def announce(world: World, group: str, *topics: str) -> None:
     at = {f"{topic}-0": 0 for topic in topics}
     ack = Ack(f"group:{group}", "c1", 0, "resumed", "P", world.clock(), at, "consumer")
-    world.p.compacted_topic(internal_topics.ROUTING).write({ack.key(): ack.value()})
+    world.p.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
 
 
 def test_a_named_group_moves_the_topics_that_it_reads_and_the_rest_is_named(world: World) -> None:

@@ -468,10 +468,10 @@ def test_a_group_that_reads_the_topics_only_since_the_plan_is_named_in_the_repor
 def test_members_of_a_session_from_before_the_target_died_hold_up_no_move(world: World) -> None:
     """Their clients work on the source, and a cluster lists them until their sessions end."""
     ensure_topics(world.context())
-    ack = Ack("group:near", "c", 0, "resumed", "P", world.clock(), kind="consumer")
+    had = {"B": world.b.join("near", "c")}
+    ack = Ack("group:near", "c", 0, "resumed", "P", world.clock(), kind="consumer", members=had)
     world.p.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
-    for client in ("c", "plain"):
-        world.b.join("near", client)
+    world.b.join("near", "plain")
     blocked = moves.plan(world.context(), REQUEST, dry_run=True).blocking
     world.b.leave("near", "plain")
 
