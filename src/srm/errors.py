@@ -125,6 +125,10 @@ class GivenUpError(UnavailableError):
     """The cluster was silent, or a move has abandoned it; srm does not wait for it now."""
 
 
+class BusyError(UnavailableError):
+    """Other steps of moves write the control records; nothing was changed, and a retry may help."""
+
+
 class AuthorizationError(SrmError):
     """The broker refused the call because a right is missing."""
 

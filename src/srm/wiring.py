@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from srm import __version__, patience
 from srm.clock import now_ms
 from srm.config.model import ClusterClients, Config, FlowConfig
+from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
 from srm.engine.cluster_ports import Cluster, away_cluster, cluster_ids, tolerate
 from srm.engine.control import control_lists
@@ -64,11 +65,15 @@ def open_clusters(
     timeout_s: float = DEFAULT_TIMEOUT_S,
     *,
     together: bool = False,
+    kept: Collection[str] = (),
 ) -> Iterator[dict[str, Cluster]]:
-    """Open clusters by alias; ``together``: if none answers, the errors of each name all."""
+    """Open clusters by alias; ``together``: if none answers, the errors of each name all.
+
+    ``kept``: compacted topics that stay in memory; each read takes what is new.
+    """
     ends = {alias: config.cluster_clients(alias) for alias in aliases}
     with ExitStack() as stack:
-        yield _open(ends, stack, timeout_s, together=together)
+        yield _open(ends, stack, timeout_s, together=together, kept=kept)
 
 
 def _open(
@@ -78,6 +83,7 @@ def _open(
     *,
     together: bool,
     recheck_s: float = math.inf,
+    kept: Collection[str] = (),
 ) -> dict[str, Cluster]:
     """Open clusters by alias; for a command, those without an answer in time get no further calls.
 
@@ -92,7 +98,9 @@ def _open(
     return {
         alias: away_cluster(alias, silent[alias])
         if alias in silent
-        else stack.enter_context(KafkaCluster(alias, clients, timeout_s, recheck_s=recheck_s))
+        else stack.enter_context(
+            KafkaCluster(alias, clients, timeout_s, recheck_s=recheck_s, kept=kept)
+        )
         for alias, clients in ends.items()
     }
 
@@ -164,7 +172,9 @@ OpenClusters = Callable[
     [Config, Iterable[str], float], AbstractContextManager[Mapping[str, Cluster]]
 ]
 
-_OPEN_PAIR: Final[OpenClusters] = functools.partial(open_clusters, together=True)
+_OPEN_PAIR: Final[OpenClusters] = functools.partial(
+    open_clusters, together=True, kept=(internal_topics.MOVES,)
+)
 
 
 @contextmanager
@@ -198,6 +208,7 @@ def open_move(
         reverse = control_lists.merged_if_known(reverse, from_cluster)
         reverse = with_recorded(reverse, to_cluster, from_cluster)
         context = _move_context(config, forward, reverse, from_cluster, to_cluster)
+        stack.callback(context.writers.close)
         if unplanned:
             clients = config.cluster_clients(flow.source)
             condemned = stack.enter_context(KafkaCluster(flow.source, clients, _CONDEMNED_S))

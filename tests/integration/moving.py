@@ -6,7 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -145,7 +145,8 @@ class Site:
 
 def route_clients(site: Site, subject: str, cluster: str, state: str) -> None:
     """Write the next route of a subject on both clusters, as a move would."""
-    with site.context(site.p, site.b) as context, closing(Registers(context)) as registers:
+    with site.context(site.p, site.b) as context:
+        registers = Registers(context)
 
         def write() -> None:
             generation = next_generation([registers.routes.get(subject)])

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -94,7 +93,8 @@ def has_said(site: Site, alias: str, subject: str, state: str, generation: int) 
 
 def hold_shortly(site: Site, subject: str, generation: int) -> None:
     """Write a hold that nobody renews, as of a move whose runner dies; it stands for LEASE_S."""
-    with site.context(site.p, site.b) as context, closing(Registers(context)) as registers:
+    with site.context(site.p, site.b) as context:
+        registers = Registers(context)
         route = Route(generation, site.b, "hold", "dying", lease_ms=LEASE_S * 1000, beat=1)
 
         def write() -> None:

@@ -30,6 +30,7 @@ class KafkaCluster(Clients):
 
     ``recheck_s``: as :class:`Clients`. ``follow``: keep the compacted topics that are read in
     memory, seconds fresh. ``fresh``: follow only what is read, each time up to its end at the call.
+    ``kept``: follow these topics alone, fresh.
     """
 
     def __init__(
@@ -41,9 +42,14 @@ class KafkaCluster(Clients):
         recheck_s: float = math.inf,
         follow: bool = False,
         fresh: bool = False,
+        kept: Collection[str] = (),
     ) -> None:
         super().__init__(alias, props, timeout_s, recheck_s)
-        self._tables = LiveTables(self, fresh=fresh) if follow else None
+        is_fresh = fresh or bool(kept)
+        self._tables = LiveTables(self, fresh=is_fresh) if follow or kept else None
+        self._kept = frozenset(kept)
+        for topic in kept:
+            self.follow(topic)
 
     def __enter__(self) -> Self:
         return self
@@ -123,7 +129,7 @@ class KafkaCluster(Clients):
         self._tables.follow(topic, sink, partition)
 
     def compacted_topic(self, topic: str, partition: int = 0) -> CompactedTopic:
-        if self._tables is not None:
+        if self._tables is not None and (not self._kept or topic in self._kept):
             return self._tables.table(topic, partition)
         return KafkaCompactedTopic(self, topic, partition)
 

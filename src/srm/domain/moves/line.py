@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any, Final, Self
 
 from srm.domain.moves.plan import GroupPlan, MovePlan
-from srm.domain.moves.progress import ENDED, MoveProgress
+from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.report import MoveReport
 from srm.domain.moves.request import MoveRequest
 from srm.domain.text.amount import few, some
@@ -15,8 +15,8 @@ from srm.domain.text.documents import Document, decode, values_of
 
 LINE_PREFIX: Final = "line:"
 _FORGOTTEN_MS: Final = 24 * 3_600_000
-_IDLE: Final = frozenset({"planned", *ENDED})
-"""Steps after which a move waits for no client; a reported one has a report."""
+_IDLE: Final = frozenset({"planned", "reported"})
+"""Steps after which a move waits for no client; a released one may be held again."""
 _LIGHT: Final = (
     *("move_id", "revision", "step", "attempt", "knew", "times_ms"),
     *("hold_stamp_ms", "gone_stamp_ms", "residue_over", "reason", "carrier"),
@@ -75,7 +75,7 @@ class MoveLine(Document):
     def is_over(self, now_ms: int) -> bool:
         """Return True for a planned move that no process has to end any more.
 
-        It holds no client, and nothing has changed for a day: it was blocked or forgotten, or its
+        Nothing has changed for a day: it was blocked or forgotten and has held no client, or its
         residue is over and no look has seen that. An unplanned one ends with its outcome.
         """
         if self.ended or self.request.is_unplanned or self.progress.step not in _IDLE:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Final, TypeVar
 
 from srm.domain.names import internal_topics
 from srm.domain.text.amount import Finding, problem
-from srm.engine.cluster_ports import Cluster, TopicSetting, TopicSpec, tolerate
-from srm.errors import AuthorizationError, ConfigError, ConflictError, FencedError
+from srm.engine.cluster_ports import Cluster, CompactedTopic, TopicSetting, TopicSpec, tolerate
+from srm.engine.control.queue import Place
+from srm.errors import AuthorizationError, BusyError, ConfigError, FencedError
 
 _logger = logging.getLogger(__name__)
 
@@ -133,24 +135,42 @@ CONTROL_ID: Final = "srm-control-records"
 With one id per pair, two moves of the same clients to two targets would not fence each other.
 """
 
-ATTEMPTS: Final = 12
+STEP_S: Final = 300.0
+"""Longest time that a step waits for others that write control records."""
 _PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 5.0
 _T = TypeVar("_T")
 
 
-def until_not_fenced(what: str, attempt: Callable[[], _T]) -> _T:
-    """Run an attempt that opens a writer, reads and writes, until it is not fenced."""
-    last: FencedError | None = None
-    for number in range(ATTEMPTS):
-        try:
-            return attempt()
-        except FencedError as error:
-            _logger.info("%s starts over: %s", what, error)
-            last = error
-        # A random pause: two processes must not keep fencing each other in turn.
-        longest = min(_LONGEST_PAUSE_S, _PAUSE_S * 2**number)
-        threading.Event().wait(random.uniform(0, longest))  # noqa: S311 -- no secret
-    raise ConflictError(
-        f"{what}: fenced {ATTEMPTS} times by other changes on these clusters; try again"
-    ) from last
+def until_not_fenced(
+    what: str,
+    attempt: Callable[[], _T],
+    limit_s: float = STEP_S,
+    queue: Callable[[], CompactedTopic] | None = None,
+) -> _T:
+    """Run an attempt that opens a writer, reads and writes, until it is not fenced.
+
+    ``queue``: after a first time each attempt has its turn in the queue of this topic. BusyError:
+    others were first for ``limit_s``; nothing was changed, and a retry may help.
+    """
+    deadline, number, place = time.monotonic() + limit_s, 0, None
+    try:
+        while True:
+            try:
+                return attempt()
+            except FencedError as error:
+                _logger.info("%s starts over: %s", what, error)
+                if time.monotonic() > deadline:
+                    waited = f"other changes on these clusters were first for {limit_s:g} s"
+                    raise BusyError(f"{what}: {waited}", "retry") from error
+            if queue is not None:
+                place = place or Place(queue())
+                place.wait(deadline)
+            # A random pause: two processes must not keep fencing each other in turn.
+            longest = min(_LONGEST_PAUSE_S, _PAUSE_S * 2 ** min(number, 10))
+            if number or queue is None:
+                threading.Event().wait(random.uniform(0, longest))  # noqa: S311 -- no secret
+            number += 1
+    finally:
+        if place is not None:
+            place.leave()

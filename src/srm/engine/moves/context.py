@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -18,8 +19,12 @@ from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.revisions import SigningKey
 from srm.domain.moves.routing import CLOCK_KEY
 from srm.domain.names import internal_topics
-from srm.engine.cluster_ports import Cluster, away_cluster, loudness
-from srm.engine.control.control_topics import create_control_topics, repair_control_topics
+from srm.engine.cluster_ports import Cluster, ControlWriter, away_cluster, loudness
+from srm.engine.control.control_topics import (
+    CONTROL_ID,
+    create_control_topics,
+    repair_control_topics,
+)
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, SrmError, UnavailableError, UsageError
 
@@ -82,12 +87,36 @@ class BrokersClock:
         return self.host_ms()
 
 
+class ControlWriters:
+    """The writers of control records that a process has open, for all its steps and renewals.
+
+    They are used with the ``lock`` only: a renewal must not fence the step that it serves.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._open: dict[str, ControlWriter] = {}
+
+    def of(self, cluster: Cluster) -> ControlWriter:
+        """Return the writer of a cluster, which is opened if it is not."""
+        if (known := self._open.get(cluster.alias)) is None:
+            known = self._open[cluster.alias] = cluster.control_writer(CONTROL_ID)
+        return known
+
+    def close(self) -> None:
+        """Close the writers: after a fence, a failure, or the last step."""
+        with self.lock:
+            while self._open:
+                self._open.popitem()[1].close()
+
+
 @dataclass(frozen=True)
 class MoveContext:
     """Both flows between the clusters of a move: ``forward`` source to target, and ``reverse``.
 
     ``condemned``: source of an unplanned move for best-effort calls; its ``source`` never answers.
     ``observations``: observations of the source by this process, by move.
+    ``writers``: those of this process, kept open from step to step.
     ``only_look``: nothing may be written, so the clock is the host's; else it is a broker's.
     """
 
@@ -100,6 +129,7 @@ class MoveContext:
     pause: Callable[[float], None] = time.sleep
     observations: dict[str, Observation] = field(default_factory=dict)
     only_look: bool = False
+    writers: ControlWriters = field(default_factory=ControlWriters)
 
     def __post_init__(self) -> None:
         known = self.forward.now_ms

@@ -274,10 +274,10 @@ def _record(cluster: Cluster, records: Callable[[Mapping[str, Fence]], Sequence[
 
 def read_fences(cluster: Cluster) -> dict[str, Fence]:
     """Read the fences of a cluster by topic; a damaged record is skipped, and stops no move."""
-    rows = cluster.compacted_topic(internal_topics.MOVES).read()
+    rows = cluster.compacted_topic(internal_topics.MOVES).read_stamped()
     found = (
-        decode_or_none(value, Fence.decode, f"on cluster {cluster.alias}: {key!r}: ")
-        for key, value in rows.items()
+        decode_or_none(row.value, Fence.decode, f"on cluster {cluster.alias}: {key!r}: ")
+        for key, row in rows.items()
         if key.startswith(_PREFIX)
     )
     return {fence.topic: fence for fence in found if fence is not None}

@@ -17,7 +17,7 @@ import math
 import secrets
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -187,7 +187,8 @@ def renew_now(context: MoveContext, plan: MovePlan, lease: Lease | None = None) 
         stamp_ms = renew(registers, plan, context.now_ms(), source_needed=False)
         return Lease(sent, stamp_ms) if registers.there("source") else None
 
-    renewed = transact(context, f"renewal of move {plan.move_id}", body)
+    what, limit_s = f"renewal of move {plan.move_id}", LEASE_MS / 1000
+    renewed = transact(context, what, body, limit_s)
     if lease and renewed and lease.rest_s(context.monotonic()) > 0:
         lease.sent, lease.stamp_ms = renewed.sent, renewed.stamp_ms
 
@@ -469,48 +470,48 @@ def _look_again(context: MoveContext, plan: MovePlan, gone: MoveProgress) -> Mov
 
 def _decide(context: MoveContext, plan: MovePlan, progress: MoveProgress) -> MoveProgress:
     move_id, what = plan.move_id, f"go of move {plan.move_id}"
-    with closing(Registers(context)) as registers:
+    registers = Registers(context)
 
-        def prepare() -> Lease:
-            known = registers.store.progress(move_id)
-            if known.step in HELD and known.attempt == progress.attempt:
-                return Lease(context.monotonic(), renew(registers, plan, context.now_ms()))
-            return Lease()
-
-        lease = registers.run(what, prepare)
-        # Opening has updated the source, if it was unavailable when clients were redirected.
+    def prepare() -> Lease:
         known = registers.store.progress(move_id)
-        if known.is_decided:
-            require_in_force(context, plan, known)
-            return known
-        decide = partial(_go_unplanned, registers, context, plan)
-        if not plan.request.is_unplanned:
-            with renewals(context, plan, lease):
-                seen = gate.patient_look(context, plan, known)
-                closed = seen.status.blocking + seen.status.unapplied
-                gate.require(closed, plan, "clients may not go")
-                create_originals(context.forward, absent_originals(context, seen.facts))
-            groups, ends = seen.facts.plans, seen.facts.original_ends()
-            ids = {tp.topic: seen.facts.source.topics[tp.topic].topic_id for tp in ends}
-            going = seen.progress.at(
-                "going",
-                context.now_ms(),
-                carrier=context.process,
-                log_ends_at_go=gate.by_name(ends),
-                topic_ids_at_go=ids,
-                rpo_records=seen.status.rpo_records,
-                missing=seen.status.missing,
-                renewed_stamp_ms=lease.stamp_ms,
-                commits_at_go={one.group: gate.commits_of(seen.facts, one.group) for one in groups},
-                intended={one.group: offsets_to_write(one.positions) for one in groups},
-            )
-            kept = plan_at_go(context, plan, registers.store.plan_at_go(plan), seen.facts)
-            decide = partial(_go_planned, registers, context, going, lease, plan, kept)
-        try:
-            gone = registers.run(what, decide)
-        except (ConflictError, GateClosedError):
-            if_possible(context.target, lambda: enforce_fences(context.target, plan.topics))
-            raise
+        if known.step in HELD and known.attempt == progress.attempt:
+            return Lease(context.monotonic(), renew(registers, plan, context.now_ms()))
+        return Lease()
+
+    lease = registers.run(what, prepare)
+    # Opening has updated the source, if it was unavailable when clients were redirected.
+    known = registers.store.progress(move_id)
+    if known.is_decided:
+        require_in_force(context, plan, known)
+        return known
+    decide = partial(_go_unplanned, registers, context, plan)
+    if not plan.request.is_unplanned:
+        with renewals(context, plan, lease):
+            seen = gate.patient_look(context, plan, known)
+            closed = seen.status.blocking + seen.status.unapplied
+            gate.require(closed, plan, "clients may not go")
+            create_originals(context.forward, absent_originals(context, seen.facts))
+        groups, ends = seen.facts.plans, seen.facts.original_ends()
+        ids = {tp.topic: seen.facts.source.topics[tp.topic].topic_id for tp in ends}
+        going = seen.progress.at(
+            "going",
+            context.now_ms(),
+            carrier=context.process,
+            log_ends_at_go=gate.by_name(ends),
+            topic_ids_at_go=ids,
+            rpo_records=seen.status.rpo_records,
+            missing=seen.status.missing,
+            renewed_stamp_ms=lease.stamp_ms,
+            commits_at_go={one.group: gate.commits_of(seen.facts, one.group) for one in groups},
+            intended={one.group: offsets_to_write(one.positions) for one in groups},
+        )
+        kept = plan_at_go(context, plan, registers.store.plan_at_go(plan), seen.facts)
+        decide = partial(_go_planned, registers, context, going, lease, plan, kept)
+    try:
+        gone = registers.run(what, decide)
+    except (ConflictError, GateClosedError):
+        if_possible(context.target, lambda: enforce_fences(context.target, plan.topics))
+        raise
     log.info("move %s: clients go to %s", move_id, plan.request.target)
     return gone
 

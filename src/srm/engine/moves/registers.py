@@ -2,8 +2,8 @@
 
 The records survive a crash of the process that runs a move. Differences between the clusters, after
 a crash or while one was unavailable, are resolved by rank (srm.domain.moves.progress,
-srm.domain.moves.routing). A step first opens the writer of each cluster. Until it is fenced its
-reads stay current, so a check and the write after it are atomic
+srm.domain.moves.routing). The first step of a process opens the writer of each cluster. What it
+reads after that is current until it is fenced, so a check and the write after it are atomic
 (srm.engine.control.control_topics).
 """
 
@@ -19,8 +19,8 @@ from typing import Final, TypeVar
 from srm.domain.moves.line import MoveLine
 from srm.domain.moves.routing import Route, is_subject, merge_tables
 from srm.domain.names import internal_topics
-from srm.engine.cluster_ports import Cluster, ControlWriter, loudness
-from srm.engine.control.control_topics import CONTROL_ID, until_not_fenced
+from srm.engine.cluster_ports import Cluster, CompactedTopic, ControlWriter, loudness
+from srm.engine.control.control_topics import STEP_S, until_not_fenced
 from srm.engine.moves.context import SIDES, MoveContext, Side, as_move, ensure_topics
 from srm.engine.moves.store import MoveStore
 from srm.engine.moves.tables import ControlChange, ControlTables
@@ -35,9 +35,9 @@ _OTHER: Final[Mapping[Side, Side]] = {"target": "source", "source": "target"}
 
 
 class Registers:
-    """The control records of both clusters, opened by one step.
+    """The control records of both clusters, as one step reads and writes them.
 
-    When both are opened, records of any move that a cluster missed while unavailable are added.
+    When both are read, records of any move that a cluster missed while unavailable are added.
     """
 
     def __init__(self, context: MoveContext) -> None:
@@ -48,25 +48,37 @@ class Registers:
         self._away: dict[Side, UnavailableError] = {}
         self._unsure = 0
         self._now_ms = context.now_ms
+        self._shared = context.writers
 
-    def run(self, what: str, body: Callable[[], _T]) -> _T:
-        """Open both clusters and run a body that checks and writes; retry while it is fenced."""
+    def run(self, what: str, body: Callable[[], _T], limit_s: float = STEP_S) -> _T:
+        """Open and read both clusters, and run a body that checks and writes; retry while fenced.
+
+        A writer that the process has open already is used again. BusyError: other processes were
+        first for ``limit_s`` seconds.
+        """
 
         def attempt() -> _T:
-            try:
-                self._open()
-                return body()
-            except UnavailableError as error:
-                self.close()
-                if self._unsure != 1:
+            with self._shared.lock:
+                try:
+                    self._open()
+                    return body()
+                except UnavailableError as error:
+                    self._drop()
+                    if self._unsure != 1:
+                        raise
+                    self._unsure += 1  # once: the next open shows whether it was written
+                    raise FencedError(f"the result of a write is unknown: {error}") from error
+                except BaseException:
+                    self._drop()
                     raise
-                self._unsure += 1  # once: the next open shows whether it was written
-                raise FencedError(f"the result of a write is unknown: {error}") from error
-            except BaseException:
-                self.close()
-                raise
 
-        return until_not_fenced(what, attempt)
+        return until_not_fenced(what, attempt, limit_s, self._queue)
+
+    def _queue(self) -> CompactedTopic:
+        """Return the topic of the queue, the same for all moves between two clusters."""
+        there = [self._clusters[side] for side in SIDES if self.there(side)]
+        first = min(there or [self._clusters["target"]], key=lambda cluster: cluster.alias)
+        return first.compacted_topic(internal_topics.MOVES)
 
     def there(self, side: Side) -> bool:
         return side not in self._away
@@ -129,20 +141,19 @@ class Registers:
         self.write_if_there("source", change)
 
     def _open(self) -> None:
-        missing = [side for side in SIDES if side not in self._writers and self.there(side)]
-        if missing:
-            with ThreadPoolExecutor(len(missing)) as pool:
-                for future in [pool.submit(self._open_one, side) for side in missing]:
-                    future.result()
+        there = [side for side in SIDES if self.there(side)]
+        with ThreadPoolExecutor(len(SIDES)) as pool:
+            for future in [pool.submit(self._open_one, side) for side in there]:
+                future.result()
         if not self._writers:
             raise self._away["target"]
-        if len(self._writers) == len(SIDES) and missing:
+        if len(self._writers) == len(SIDES):
             self._level()
 
     def _open_one(self, side: Side) -> None:
         cluster = self._clusters[side]
         try:
-            writer = cluster.control_writer(CONTROL_ID)
+            writer = self._shared.of(cluster)
             self._tables[side] = ControlTables.read(cluster)
             self._writers[side] = writer
         except UnavailableError as error:
@@ -163,17 +174,19 @@ class Registers:
     def _is_over(self, line: MoveLine) -> bool:
         return line.ends == self._aliases and line.is_over(self._now_ms())
 
-    def close(self) -> None:
-        for writer in self._writers.values():
-            writer.close()
+    def _drop(self) -> None:
+        """Close what is open: the next attempt opens and reads again."""
+        self._shared.close()
         self._writers.clear()
         self._tables.clear()
         self._away.clear()
 
 
-def transact(context: MoveContext, what: str, body: Callable[[Registers], _T]) -> _T:
-    with closing(Registers(context)) as registers:
-        return registers.run(what, lambda: body(registers))
+def transact(
+    context: MoveContext, what: str, body: Callable[[Registers], _T], limit_s: float = STEP_S
+) -> _T:
+    registers = Registers(context)
+    return registers.run(what, lambda: body(registers), limit_s)
 
 
 def level(context: MoveContext) -> None:
@@ -182,7 +195,8 @@ def level(context: MoveContext) -> None:
     Without them clients of a cluster that was lost, and the next move, follow outdated routes.
     """
     ensure_topics(context)
-    transact(context, "the routes of both clusters", lambda registers: registers.require(*SIDES))
+    with closing(context.writers):
+        transact(context, "the routes of both clusters", lambda one: one.require(*SIDES))
 
 
 def record(context: MoveContext, change: ControlChange) -> None:

@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, wait
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -167,8 +167,8 @@ def apply(context: MoveContext, move_id: str) -> SyncStatus:
     before = replace(plan, groups=()) if is_first else store.plan_at_go(plan)
     kept = plan_at_go(context, plan, before, seen.facts)
     noted = seen.progress.noting(times_ms=times, re_read=re_read, skipped=skipped)
-    with renewals(context, plan), closing(Registers(context)) as registers:
-        what = f"apply of move {move_id}"
+    with renewals(context, plan):
+        registers, what = Registers(context), f"apply of move {move_id}"
         registers.run(what, lambda: _keep(registers, plan, noted, context, kept))
         decisions = apply_positions(context, plan, noted.attempt, seen.facts)
         refused = [f"group {one.group}, {_refusal(one)}" for one in decisions if not one.in_place]

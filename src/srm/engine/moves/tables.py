@@ -14,7 +14,7 @@ from srm.domain.moves.revisions import KeptReport, newest, report_key
 from srm.domain.moves.routing import Route
 from srm.domain.names import internal_topics
 from srm.domain.text.documents import decode_or_none, document_of, join_one, split
-from srm.engine.cluster_ports import Cluster
+from srm.engine.cluster_ports import Cluster, Stamped
 from srm.engine.moves.history import RoutingHistory
 
 _T = TypeVar("_T")
@@ -60,6 +60,25 @@ class _Decoded(Mapping[str, _T]):
         return sum(1 for _ in self)
 
 
+class _Values(Mapping[bytes, bytes]):
+    """Values of rows, each unpacked when it is wanted."""
+
+    def __init__(self, rows: Mapping[bytes, Stamped]) -> None:
+        self._rows = rows
+
+    def __getitem__(self, key: bytes) -> bytes:
+        return self._rows[key].value
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._rows
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+
 @dataclass(frozen=True, eq=False)
 class MoveRecords:
     """Records of ``__srm-moves`` of one cluster, as stored; ``where`` is for messages.
@@ -67,22 +86,27 @@ class MoveRecords:
     A document is joined and decoded when its move is wanted, so that no other move costs anything.
     """
 
-    stored: Mapping[bytes, bytes] = field(default_factory=dict)
+    rows: Mapping[bytes, Stamped] = field(default_factory=dict)
     where: str = ""
 
     @classmethod
     def read(cls, cluster: Cluster) -> MoveRecords:
-        found = cluster.compacted_topic(internal_topics.MOVES).read()
-        return cls(found, f"on cluster {cluster.alias}: ")
+        rows = cluster.compacted_topic(internal_topics.MOVES).read_stamped()
+        return cls(rows, f"on cluster {cluster.alias}: ")
 
     def after(self, records: Records) -> MoveRecords:
-        now: Records = {**self.stored, **records}
-        return replace(self, stored={k: value for k, value in now.items() if value is not None})
+        rows = {key: row for key, row in self.rows.items() if key not in records}
+        new = {key: Stamped(value, 0) for key, value in records.items() if value is not None}
+        return replace(self, rows=rows | new)
+
+    @cached_property
+    def values(self) -> Mapping[bytes, bytes]:
+        return _Values(self.rows)
 
     @cached_property
     def lines(self) -> Mapping[str, MoveLine]:
         """The line of each move; of a plan without one, or with a damaged one, it is made."""
-        found = dict(_Decoded(self.stored, LINE_PREFIX, MoveLine.decode, self.where))
+        found = dict(_Decoded(self.values, LINE_PREFIX, MoveLine.decode, self.where))
         for move_id in self.names(_PLAN) - found.keys():
             if (plan := self.plans.get(move_id)) is not None:
                 found[move_id] = MoveLine.of(plan, self.progress.get(move_id))
@@ -90,30 +114,30 @@ class MoveRecords:
 
     @cached_property
     def plans(self) -> Mapping[str, MovePlan]:
-        return _Decoded(self.stored, _PLAN, MovePlan.decode, self.where)
+        return _Decoded(self.values, _PLAN, MovePlan.decode, self.where)
 
     @cached_property
     def progress(self) -> Mapping[str, MoveProgress]:
-        return _Decoded(self.stored, _PROGRESS, MoveProgress.decode, self.where)
+        return _Decoded(self.values, _PROGRESS, MoveProgress.decode, self.where)
 
     @cached_property
     def notes(self) -> Mapping[str, WaitNote]:
-        return _Decoded(self.stored, WAIT_PREFIX, WaitNote.decode, self.where)
+        return _Decoded(self.values, WAIT_PREFIX, WaitNote.decode, self.where)
 
     def names(self, *prefixes: str) -> set[str]:
         """Return the moves that have a document with one of the prefixes."""
-        keys = [key.decode(errors="replace") for key in self.stored]
+        keys = [key.decode(errors="replace") for key in self.values]
         return {key.partition(":")[2] for key in keys if key.startswith(prefixes)}
 
     def document(self, key: str) -> bytes | None:
-        return join_one(self.stored, key.encode())
+        return join_one(self.values, key.encode())
 
     def lacks(self, key: str, other: MoveRecords) -> bool:
         """Return True if a document of the other cluster is missing here, or a later report."""
         stored = key.encode()
-        if stored not in self.stored or not key.startswith(report_key("")):
-            return stored not in self.stored and other.document(key) is not None
-        if self.stored[stored] == other.stored.get(stored):
+        if stored not in self.values or not key.startswith(report_key("")):
+            return stored not in self.values and other.document(key) is not None
+        if self.values[stored] == other.values.get(stored):
             return False
         both = (decode_or_none(one.document(key), KeptReport.decode) for one in (self, other))
         known, new = both
@@ -122,7 +146,7 @@ class MoveRecords:
     def records_of(self, move_id: str) -> Iterator[bytes]:
         """Yield the keys of the records that a move needs until it has ended."""
         ours = {f"{prefix}{move_id}".encode() for prefix in _WHILE_ALIVE}
-        yield from (key for key in self.stored if document_of(key) in ours)
+        yield from (key for key in self.values if document_of(key) in ours)
 
 
 @dataclass(frozen=True)
@@ -233,12 +257,14 @@ class ControlTables:
             if at.is_decided or at.step == "released"
             if at.move_id not in here or at.rank > here[at.move_id].progress.rank
         ]
+        final = {move_id for move_id in ended if move_id in here and here[move_id].ended}
         wanted = {
             f"{prefix}{move_id}"
             for prefix in _KEPT
             for move_id in other.moves.names(prefix) & moves
             if move_id not in over or prefix == report_key("")
         }
+        wanted -= {report_key(one) for one in final & self.moves.names(report_key(""))}
         missed = [key for key in sorted(wanted) if self.moves.lacks(key, other.moves)]
         documents = {key: other.moves.document(key) for key in missed}
         change = ControlChange(

@@ -184,13 +184,9 @@ def test_a_cluster_that_missed_the_end_of_a_move_does_not_bring_its_plan_back(
     assert world.p.compacted_topic(MOVES).read() == world.b.compacted_topic(MOVES).read()
 
 
-@pytest.mark.parametrize("is_held", [False, True])
-def test_a_move_that_holds_no_client_ends_after_a_day(world: World, *, is_held: bool) -> None:
+def test_a_move_that_has_held_no_client_ends_after_a_day(world: World) -> None:
     context = world.context()
     moves.plan(context, REQUEST, "m1")
-    if is_held:
-        moves.hold(context, "m1")
-        moves.release(context, "m1")
     world.passing(_DAY_MS - 60_000)
     level(world.context())
     assert b"plan:m1" in keys_of(world, "B")
@@ -202,6 +198,17 @@ def test_a_move_that_holds_no_client_ends_after_a_day(world: World, *, is_held: 
         assert keys_of(world, alias) == {b"line:m1"}
     with pytest.raises(ConflictError, match=r"m1 has ended: .*; plan another one"):
         moves.hold(context, "m1")
+
+
+def test_a_released_move_may_be_held_again_days_later(world: World) -> None:
+    context = world.context()
+    moves.plan(context, REQUEST, "m1")
+    moves.hold(context, "m1")
+    moves.release(context, "m1")
+    world.passing(3 * _DAY_MS)
+    level(world.context())
+
+    assert moves.hold(world.context(), "m1").step == "held"
 
 
 def test_a_move_that_holds_clients_or_was_decided_without_a_report_does_not_end(
