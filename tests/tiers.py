@@ -80,6 +80,7 @@ FAST: Final = (
     "integration/test_slot.py",
     "integration/test_srm_control.py",
     "integration/test_why_real.py",
+    "simulation/test_chains.py",
     "simulation/test_log.py",
     "simulation/test_loop.py",
     "simulation/test_losing_seeds.py",
@@ -218,6 +219,11 @@ GROUPS: Final = (
             "src/srm/kafka/state/*",
             "src/srm/kafka/tables/*",
         ),
+    ),
+    Group(
+        "chains of moves",
+        ("simulation/test_more_chains.py",),
+        (*_MOVES, "src/srm/client/routing.py"),
     ),
     Group(
         "simulation",

@@ -16,6 +16,8 @@ from typing import Any, Final
 
 from srm.clock import now_s
 from srm.domain.groups.translation import Translation
+from srm.domain.moves.routing import Route
+from srm.domain.moves.whereabouts import Whereabouts
 from srm.domain.offset_map.map_records import BlockKey
 from srm.domain.offset_map.offset_map import Position
 from srm.domain.text.amount import Reason
@@ -87,6 +89,20 @@ def _without_starts(place: Any) -> Any:
         return place(group) if is_known else Translation("no-commit")
 
     return after_loss
+
+
+def _by_newest(_: Any) -> Any:
+    """Let a route that leads clients of another home outrank what living clients announce."""
+
+    def of(where: Whereabouts, subject: str, home: str) -> tuple[Route, ...]:
+        led, present = where._routes(home).of(subject), where.present.followers(subject)
+        routes = [one for table in where.tables if subject in table for one in table[subject].each]
+        newest = max((one.generation for one in routes), default=0)
+        later = [ack for ack in present if ack.home == home and ack.generation > newest]
+        said = tuple(Route(ack.generation, ack.cluster, "go", "unknown") for ack in later)
+        return said or (led,)
+
+    return of
 
 
 def _as_if_in_force(bring_about: Any) -> Any:
@@ -520,6 +536,12 @@ MUTANTS: Final[Sequence[Mutant]] = (
         "a move to a cluster is blocked while the flow from it is paused for a disaster",
         (("srm.engine.moves.planning:unsettled_problems", _always(())),),
         killer="tests/unit/engine/moves/test_unsettled.py",
+    ),
+    Mutant(
+        "an announcement is judged by the newest route of its subject",
+        "where clients work is judged by the route that leads their own home",
+        (("srm.domain.moves.whereabouts:Whereabouts.of", _by_newest),),
+        killer="tests/simulation/test_chains.py",
     ),
     Mutant(
         "a decision covers what clients write under a route",

@@ -130,17 +130,6 @@ class Route(Document):
         """Itself, and the routes of other homes."""
         return self, *self.others
 
-    def about(self, cluster: str) -> Route | None:
-        """Return the one of :attr:`each` that leads clients to a cluster, or from home there."""
-        about = (one for one in self.each if cluster in (one.cluster, *one.homes) or not one.homes)
-        return next(about, None)
-
-    def homes_on(self, cluster: str) -> tuple[str, ...]:
-        """Return the homes of the clients on a cluster; all if empty."""
-        there = [one.homes for one in self.each if one.cluster == cluster]
-        away = {home for one in self.each if one.cluster != cluster for home in one.homes}
-        return tuple(sorted({cluster}.difference(away).union(*there))) if all(there) else ()
-
     def after(self, old: Route | None) -> Route:
         """Return the route in place of a lower one: it loses no client that that one has led.
 
@@ -152,12 +141,12 @@ class Route(Document):
         came = [one.homes for one in old.each if one.cluster == self.source]
         if not all(came):
             return replace(self, homes=(), others=())
-        homes, others = {*self.homes}.union(*came), list[Route]()
+        others = list[Route]()
         for one in sorted((*old.each, *self.others), key=_rank, reverse=True):
-            led = homes.union(*(other.homes for other in others))
+            led = {*self.homes}.union(*(other.homes for other in others))
             if one.state == "go" and one.homes and one.leaves_home and led.isdisjoint(one.homes):
                 others.append(replace(one, others=()))
-        return replace(self, homes=tuple(sorted(homes)), others=tuple(others))
+        return replace(self, others=tuple(others))
 
     def expire(self) -> Route:
         return replace(self, state="go", beat=0, time_ms=0)
@@ -229,24 +218,7 @@ def merge_tables(tables: Iterable[Mapping[str, Route]]) -> dict[str, Route]:
     order = {id(one): at for at, one in enumerate(sorted(distinct.values(), key=_rank))}
     for subject, route in sorted(read, key=lambda item: order[id(item[1])]):
         merged[subject] = route.after(merged.get(subject))
-    return {subject: _led_on(merged, route) for subject, route in merged.items()}
-
-
-def cluster_of(routes: Mapping[str, Route], subject: str, of: str) -> str:
-    """Return where a route leads, or holds, clients of a cluster; empty without one."""
-    route = routes.get(subject)
-    found = None if route is None else route.about(of)
-    return found.cluster if found is not None and found.leaves_home else ""
-
-
-def _led_on(routes: Mapping[str, Route], route: Route) -> Route:
-    """Return the route that leads clients on from where a lower one has led them, or that one.
-
-    An unplanned move of everything may not know of their group or topic.
-    """
-    on = routes.get(home_subject(route.cluster), route)
-    leads = on.source == route.cluster != on.cluster and on.rank > route.rank
-    return _led_on(routes, on.after(route)) if leads else route
+    return merged
 
 
 def home_route(cluster: str) -> Route:
@@ -280,7 +252,8 @@ class KnownRoutes:
         for route in sorted({*known.values(), *self._homes}, key=_rank):
             came, is_at_home = led.cluster == route.source, self.home in route.homes
             if known.get(route.attempt) == route:
-                leads = came or is_at_home or not route.homes
+                left_out = led.generation == 0 and bool(route.homes)
+                leads = (came and not left_out) or is_at_home or not route.homes
             elif led in known.values():
                 leads = came and route.cluster != led.cluster
             else:

@@ -29,12 +29,11 @@ from srm.domain.groups.group_sync import (
 from srm.domain.groups.mm2_records import commits_after_deletion
 from srm.domain.moves.routing import (
     Route,
-    cluster_of,
     decode_route,
     group_subject,
     is_subject,
-    merge_tables,
 )
+from srm.domain.moves.whereabouts import Whereabouts
 from srm.domain.names import internal_topics
 from srm.domain.names.internal_topics import CONSUMER_OFFSETS, partition_of
 from srm.domain.names.topics import Flow, TopicPartition
@@ -176,12 +175,13 @@ def _without_deleted(
     }
     if not written:
         return decisions
-    routes, flow = merge_tables(map(_routes, (context.target, context.source))), context.config.flow
+    where = Whereabouts([*map(_routes, (context.target, context.source))])
+    flow = context.config.flow
     why = f"it was deleted on {flow.target}, where its route leads"
     return [
         replace(one, action="deleted-there", reason=why)
         if (one.group, one.partition) in written
-        and cluster_of(routes, group_subject(one.group), flow.source) == flow.target
+        and where.cluster_of(group_subject(one.group), flow.source) == flow.target
         else one
         for one in decisions
     ]

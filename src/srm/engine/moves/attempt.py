@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -11,13 +11,12 @@ from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import (
     LEASE_MS,
-    Ack,
     CallStep,
     Route,
     RouteState,
     home_subject,
-    merge_tables,
 )
+from srm.domain.moves.whereabouts import Whereabouts
 from srm.engine.moves.context import MoveContext, Side, read_both
 from srm.engine.moves.history import RoutingHistory
 from srm.engine.moves.store import MoveStore
@@ -49,21 +48,24 @@ class InForce:
     def read(cls, context: MoveContext, plan: MovePlan) -> Self:
         """Read the current state; one cluster is enough."""
         progress = MoveStore.read(context).progress(plan.move_id)
-        routes = merge_tables([one.routes for one in read_both(context, RoutingHistory.read)[0]])
-        return cls.of(plan, progress, routes)
+        tables = [one.routes for one in read_both(context, RoutingHistory.read)[0]]
+        return cls.of(plan, progress, Whereabouts(tables))
 
     @classmethod
-    def of(cls, plan: MovePlan, progress: MoveProgress, routes: Mapping[str, Route]) -> Self:
+    def of(cls, plan: MovePlan, progress: MoveProgress, where: Whereabouts) -> Self:
         """Return the state; a later move that was released has led its clients nowhere."""
         source, target = plan.request.source, plan.request.target
-        later = {
-            subject: route
-            for subject in plan.subjects
-            if (route := routes.get(subject)) is not None
-            and plan.move_id not in {one.move_id for one in route.each}
-            and route.generation >= progress.attempt
-            and (route.phase, route.cluster) != (1, target)  # released
-        }
+        later = dict[str, Route]()
+        for subject in plan.subjects:
+            homes = progress.homes.get(subject) or (source,)
+            followed = [one for home in homes for one in where.of(subject, home)]
+            route = max(followed, key=lambda one: one.rank)
+            if (
+                plan.move_id not in {one.move_id for one in followed}
+                and route.generation >= max(progress.attempt, 1)
+                and (route.phase, route.cluster) != (1, target)  # released
+            ):
+                later[subject] = route
         moves = {subject: route.move_id for subject, route in later.items()}
         away = frozenset(one for one, route in later.items() if route.cluster != source)
         led = {one for one in away if (later[one].phase, later[one].cluster) == (2, target)}
@@ -119,25 +121,16 @@ class Attempt:
         return routes
 
 
-def homes_on_source(
-    plan: MovePlan, routes: Mapping[str, Route], acks: Iterable[Ack]
-) -> dict[str, tuple[str, ...]]:
-    """Return the homes of the clients on the source, by subject: itself, and of those led there.
+def homes_on_source(plan: MovePlan, where: Whereabouts) -> dict[str, tuple[str, ...]]:
+    """Return the homes of the clients that a move leads, by subject: those on its source.
 
-    The route that led them names them. Where a lost source has kept it, they report to the target.
+    With ``reroute`` also those that work elsewhere by the route of clients at home there.
     """
-    request = plan.request
-    found = {subject: {request.source} for subject in plan.subjects}
-    for ack in acks:
-        if ack.cluster == request.source and ack.home and ack.subject in found:
-            found[ack.subject].add(ack.home)
+    source = plan.request.source
+    found = {subject: {*where.homes_on(subject, source)} for subject in plan.subjects}
     for subject, homes in found.items():
-        led = routes[subject].about(request.source) if subject in routes else None
-        if led is not None and led.cluster == request.source:
-            there = routes[subject].homes_on(request.source)
-            found[subject] = homes - {request.source} | {*there} if there else set()
-        elif led is not None and request.reroute:
-            found[subject] = homes | {*led.homes} if led.homes else set()
+        if plan.request.reroute or not homes:  # those of a hold that it takes over are nowhere yet
+            homes |= {source, *(one for led in where.of(subject, source) for one in led.homes)}
     return {subject: tuple(sorted(homes)) for subject, homes in found.items()}
 
 

@@ -428,7 +428,7 @@ class MoveFacts:
         here, source = self.source.group(group), self.source.alias
         if here.state not in IDLE or not self.target.group(group).members:
             return False
-        led_here = self.routing.cluster_of(group_subject(group), source) == source
+        led_here = self.routing.where.cluster_of(group_subject(group), source) == source
         if led_here or self.followers(group) or self.unreadable(group):
             return False
         last, own = self.last_places(group), self.source.committed.get(group, {})
@@ -444,9 +444,9 @@ class MoveFacts:
         return True
 
     def works_there(self, group: str) -> bool:
-        """Return True if the route of a group already leads to the target, or holds it there."""
-        source, target = self.request.source, self.request.target
-        return self.routing.cluster_of(group_subject(group), source) == target
+        """Return True if the clients of a group have left the source for the target."""
+        where, request = self.routing.where, self.request
+        return where.cluster_of(group_subject(group), request.source) == request.target
 
     def forecast(self, now_ms: int, source: SourceLook | None = None) -> Forecast:
         """Forecast the loss; ``source``: present log ends, None if not known.

@@ -14,13 +14,13 @@ from srm.domain.moves.routing import (
     Route,
     RouteState,
     StampedAck,
-    cluster_of,
     decode_ack,
     decode_route,
     is_ack,
     is_subject,
     merge_tables,
 )
+from srm.domain.moves.whereabouts import Whereabouts
 from srm.domain.names import internal_topics
 from srm.domain.text.documents import decode_or_none
 from srm.engine.cluster_ports import Cluster, Stamped, tolerate
@@ -106,13 +106,19 @@ class RoutingTables:
 
     target: RoutingHistory
     source: RoutingHistory | None = None
+    now_ms: int = 0
 
     @classmethod
     def read(cls, context: MoveContext) -> RoutingTables:
         """Read both clusters; an unavailable source is skipped, which is logged."""
         target, source = RoutingHistory.read(context.target), context.source
         trouble = f"routes of {source.alias} cannot be read"
-        return cls(target, tolerate(lambda: RoutingHistory.read(source), trouble))
+        found = tolerate(lambda: RoutingHistory.read(source), trouble)
+        return cls(target, found, context.now_ms())
+
+    @classmethod
+    def read_target(cls, context: MoveContext) -> RoutingTables:
+        return cls(RoutingHistory.read(context.target), None, context.now_ms())
 
     @property
     def on_source(self) -> tuple[StampedAck, ...]:
@@ -132,5 +138,11 @@ class RoutingTables:
     def merge(self) -> dict[str, Route]:
         return merge_tables(self.tables)
 
-    def cluster_of(self, subject: str, of: str) -> str:
-        return cluster_of(self.merge, subject, of)
+    @cached_property
+    def where(self) -> Whereabouts:
+        return Whereabouts(self.tables, Presence(self._announcements, self.now_ms))
+
+    @property
+    def _announcements(self) -> tuple[StampedAck, ...]:
+        """Those of all clusters: clients reach that of their work most surely."""
+        return (*self.target.acks, *(self.source.acks_of_itself if self.source else ()))

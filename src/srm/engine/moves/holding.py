@@ -24,9 +24,11 @@ from typing import Final
 
 from srm.config.model import differences, key_of
 from srm.domain.flow_state.replication_records import Pause
+from srm.domain.moves.gate import Presence
 from srm.domain.moves.plan import MovePlan, offsets_to_write
 from srm.domain.moves.progress import HELD, MoveProgress, run_again
 from srm.domain.moves.routing import LEASE_MS, Route, group_subject, is_home, next_generation
+from srm.domain.moves.whereabouts import Whereabouts
 from srm.domain.text.amount import reasons_text, some
 from srm.engine.cluster_ports import CONTROL_ABORT_S, CONTROL_TRANSACTION_S, tolerate
 from srm.engine.control.originals import create_originals
@@ -267,12 +269,11 @@ def _late_groups(context: MoveContext, plan: MovePlan, facts: MoveFacts) -> dict
     else:
         found = reading.groups_on_source(context, request, plan.topics).groups
         why = f"reads on {request.source} only since the plan: start it on {request.target}"
-    ours = {"", request.source}
     late = {
         group: why
         for group in found
         if group not in plan.group_names
-        if routing.cluster_of(group_subject(group), request.source) in ours
+        if routing.where.homes_on(group_subject(group), request.source)
     }
     now = reading.read_facts(context, request, plan.topics, late) if late else facts
     late = {group: why for group in late if not now.is_at_home_there(group)}
@@ -289,22 +290,24 @@ def _start(
         again = context.hold_again(plan.move_id)
         raise ConflictError(f"move {plan.move_id} was planned again in the meantime: {again}")
     routes, known = registers.routes, registers.store.progress(plan.move_id)
+    acks = [one for side in SIDES for one in registers.tables(side).routing.acks]
+    tables = [registers.tables(side).routes for side in SIDES]
+    where = Whereabouts(tables, Presence(acks, context.now_ms()))
     concerned = {subject: routes.get(subject) for subject in (*plan.subjects, *plan.home_subjects)}
     unplanned, now_ms = plan.request.is_unplanned, context.now_ms()
     for subject, route in concerned.items():
         # Another move may have started since the plan; an unplanned one takes over from any hold.
         is_taken = subject in plan.home_subjects or (route and route.state == "hold")
-        reason = route_problem(subject, route, plan.request, plan.move_id)
+        reason = route_problem(subject, route, where, plan.request, plan.move_id)
         if reason and not (unplanned and is_taken):
             raise ConflictError(f"move {plan.move_id} cannot start: {reason}")
-    acks = [one.ack for side in SIDES for one in registers.tables(side).routing.acks]
-    seen = {ack.generation for ack in acks if ack.subject in concerned}  # also on third clusters
+    seen = {one.ack.generation for one in acks if one.ack.subject in concerned}  # also on others
     ranked = [*concerned.values(), *(routes[subject] for subject in routes if is_home(subject))]
     others = [one for one in ranked if one and one.move_id != plan.move_id]
     knew = next_generation(others, known.knew, *(seen - {known.attempt})) - 1
     begun_ms = (started.hold_stamp_ms or now_ms) if unplanned else 0
     generation = next_generation(ranked, knew, known.attempt, unplanned_ms=begun_ms)
-    homes = homes_on_source(plan, routes, acks)
+    homes = homes_on_source(plan, where)
     started = replace(started, attempt=generation, revision=known.revision, homes=homes, knew=knew)
     hold_routes, holding = Attempt(plan, started).hold(1, now_ms), started.at("holding", now_ms)
     if not unplanned:

@@ -14,7 +14,7 @@ from srm.domain.flow_state.liveness_thresholds import ECHO_S
 from srm.domain.flow_state.replication_records import SLOT_PREFIX, read_pause
 from srm.domain.groups.checkpoints import deletions
 from srm.domain.groups.proof import TranslationClaim, Verdict
-from srm.domain.moves.gate import Presence, ReplicationFacts
+from srm.domain.moves.gate import ReplicationFacts
 from srm.domain.moves.plan import (
     GroupPlan,
     MovePlan,
@@ -24,7 +24,8 @@ from srm.domain.moves.plan import (
 )
 from srm.domain.moves.progress import end_of_pause, run_again
 from srm.domain.moves.request import MoveRequest
-from srm.domain.moves.routing import RedirectKind, Route, group_subject, home_route, subjects_of
+from srm.domain.moves.routing import RedirectKind, Route, group_subject, subjects_of
+from srm.domain.moves.whereabouts import Whereabouts
 from srm.domain.text.amount import Finding, Reason, amount, moment, problem, some, warning
 from srm.engine.cluster_ports import answers
 from srm.engine.flows.supervision import down_reasons, driver_status, slot_statuses, state_topic
@@ -197,8 +198,9 @@ def _homes(context: MoveContext, facts: MoveFacts) -> tuple[str, ...]:
         return homes if request == everything else ()
     topics = topics_to_move(context, everything, context.target.topics())
     all_there = subjects_of(topics, groups_on_source(context, everything, topics).groups)
-    left = (routes.get(one) for one in {*all_there}.difference(facts.subjects))
-    is_last = all(one and all(led.cluster != request.source for led in one.each) for one in left)
+    left = {*all_there}.difference(facts.subjects)
+    homes_on = facts.routing.where.homes_on
+    is_last = not any({*homes}.intersection(homes_on(one, request.source)) for one in left)
     return homes if is_last else ()
 
 
@@ -287,19 +289,19 @@ def _of_those_here(facts: MoveFacts, move_id: str) -> tuple[MoveFacts, tuple[Fin
 
 def _without_routed(facts: MoveFacts, move_id: str) -> tuple[MoveFacts, tuple[Finding, ...]]:
     """Leave out what an earlier move sent elsewhere; return findings for what is named."""
-    request, routes = facts.request, routes_in_force(facts)
+    request, routes, where = facts.request, facts.routing.merge, facts.routing.where
     there = {
         subject: why
         for subject, why in routing_conflicts(facts, move_id).items()
-        if routes[subject].state == "go"
-        if facts.is_away or facts.routing.cluster_of(subject, request.source) == request.target
+        if subject not in routes or routes[subject].state == "go"
+        if facts.is_away or where.cluster_of(subject, request.source) == request.target
     }
     every, flow = facts.subjects, request.flow
     named = subjects_of(request.topics, request.groups)
     if not (facts.is_away or facts.without(there).groups):
         return facts, ()  # its conflicts block it
     if every and not named and {*every} <= {*there}:
-        led = [one for name in every if (one := routes[name].about(request.source))]
+        led = [one for name in every for one in where.of(name, request.source)]
         movers = some(sorted({one.move_id for one in led}))
         places = some(sorted({one.cluster for one in led}))
         text = (
@@ -442,37 +444,29 @@ def topic_problems(config: FlowConfig, facts: MoveFacts) -> Iterator[Finding]:
             yield problem("no-copy", f"topic {remote} does not exist on {flow.target}: {why}")
 
 
-def routes_in_force(facts: MoveFacts) -> dict[str, Route]:
-    """Return the routes of what moves; of a third cluster those its clients say they follow."""
-    present = Presence(facts.routing.target.acks, facts.maps_ms)  # clients report to all
-    routes, source = dict(facts.routing.merge), facts.request.source
-    for subject in facts.subjects:
-        led = routes[subject].about(source) if subject in routes else None
-        ours = {"", source, *(led.homes if led else ())}
-        for ack in (one for one in present.followers(subject) if one.home in ours):
-            if ack.generation > routes.get(subject, home_route(ack.cluster)).generation:
-                routes[subject] = Route(ack.generation, ack.cluster, "go", "unknown")
-    return routes
-
-
 def routing_conflicts(facts: MoveFacts, move_id: str) -> dict[str, str]:
-    routes, request = routes_in_force(facts), facts.request
-    found = {one: route_problem(one, routes.get(one), request, move_id) for one in facts.subjects}
-    return {subject: why for subject, why in found.items() if why is not None}
+    routing, request, found = facts.routing, facts.request, dict[str, str]()
+    for subject in facts.subjects:
+        route = routing.merge.get(subject)
+        if why := route_problem(subject, route, routing.where, request, move_id):
+            found[subject] = why
+    return found
 
 
 def route_problem(
-    subject: str, route: Route | None, request: MoveRequest, move_id: str
-) -> str | None:
-    if route is None:
-        return None
-    if route.state == "hold" and route.move_id != move_id:
+    subject: str, route: Route | None, where: Whereabouts, request: MoveRequest, move_id: str
+) -> str:
+    """Return why a move cannot lead the clients of a subject: another holds them, or none is there.
+
+    ``route``: the newest of the subject.
+    """
+    if route is not None and route.state == "hold" and route.move_id != move_id:
         return f"{subject} is held by move {route.move_id}: finish or release that one first"
-    led = route.about(request.source)
-    if led and led.cluster != request.source and led.leaves_home and not request.reroute:
-        why = f"{subject} is routed to {led.cluster}, so it cannot leave {request.source}"
-        return f"{why}: {TAKE_OVER}" if request.is_unplanned else why
-    return None
+    if request.reroute or where.homes_on(subject, request.source):
+        return ""
+    there = some(sorted(where.clusters(subject, request.source)))
+    why = f"{subject} is routed to {there}, so it cannot leave {request.source}"
+    return f"{why}: {TAKE_OVER}" if request.is_unplanned else why
 
 
 def group_problems(facts: MoveFacts) -> Iterator[Finding]:

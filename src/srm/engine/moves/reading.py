@@ -52,7 +52,7 @@ from srm.engine.moves.facts import (
     last_heard,
     topic_pairs,
 )
-from srm.engine.moves.history import RoutingHistory, RoutingTables
+from srm.engine.moves.history import RoutingTables
 from srm.engine.ports import FlowContext, FlowMaps
 from srm.errors import AuthorizationError, NotFoundError, UsageError
 
@@ -263,7 +263,7 @@ def _topics_there(request: MoveRequest, routing: RoutingTables) -> set[str]:
         subject.removeprefix(prefix)
         for subject, route in routing.merge.items()
         if subject.startswith(prefix) and route.state == "go"
-        if routing.cluster_of(subject, request.source) == request.target
+        if routing.where.cluster_of(subject, request.source) == request.target
     }
     return there.intersection(request.topics) if request.topics else there
 
@@ -438,7 +438,7 @@ def read_target(
     ledger = read_ledger(target, on_target)
     names = {pair.target_topic for pair in pairs}
     away = _read_last_places(context, on_target, ledger, names, request.groups)
-    routing = RoutingTables(RoutingHistory.read(target))
+    routing = RoutingTables.read_target(context)
     groups = chosen.groups if chosen else groups_after_loss(context, request, away, routing)
     queried = sorted(group for group in groups if with_groups or not away.places.get(group))
     there = _read_side(target, on_target, queried, describe=with_groups)

@@ -74,7 +74,7 @@ def missing_topics(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
     """Yield topics that the target has only as copies, before a move and after its go."""
     absent, flow = absent_originals(context, facts), context.forward.config.flow
     names = {spec.name: topic_subject(spec.name) for spec in absent.create}
-    cluster_of = facts.routing.cluster_of
+    cluster_of = facts.routing.where.cluster_of
     led = [name for name, one in names.items() if cluster_of(one, flow.source) == flow.target]
     yield from original_findings(context.forward, absent, led)
 
@@ -127,7 +127,7 @@ def _narrow_originals(context: MoveContext, facts: MoveFacts) -> Iterator[Findin
 
 def _from_home(facts: MoveFacts) -> Iterator[Finding]:
     """Warn of clients that a planned failback takes from where they belong, or may."""
-    request, led_from = facts.request, facts.routing.cluster_of
+    request, where = facts.request, facts.routing.where
     source, target = request.source, request.target
     if request.operation != "failback" or facts.is_away:
         return
@@ -143,8 +143,12 @@ def _from_home(facts: MoveFacts) -> Iterator[Finding]:
         )
     named = {ack.subject for ack in acks}.union(map(group_subject, request.groups))
     plain = {one for one in facts.groups if group_subject(one) not in named}
-    own = [group for group in sorted(plain) if led_from(group_subject(group), target) != source]
-    if own and led_from(home_subject(target), target) != source:
+    own = [
+        group
+        for group in sorted(plain)
+        if source not in where.clusters(group_subject(group), target)
+    ]
+    if own and source not in where.clusters(home_subject(target), target):
         yield warning(
             "not-home",
             f"no move has sent {amount(len(own), 'group')} ({some(own)}) to {source}: if "
@@ -254,7 +258,8 @@ def _staying(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
         for group in context.source.groups().values()
         if group.kind not in WITHOUT_OFFSETS
         and group.name not in facts.groups
-        and facts.routing.cluster_of(group_subject(group.name), request.source) != request.target
+        and facts.routing.where.cluster_of(group_subject(group.name), request.source)
+        != request.target
         and not group.name.startswith(SHADOW_PREFIX)
     ]
     committed, _ = per_group(context.source.commits_of(others[:_MOST_GROUPS]))

@@ -40,6 +40,7 @@ from srm.domain.moves.routing import (
     group_subject,
     topic_subject,
 )
+from srm.domain.moves.whereabouts import Whereabouts
 from srm.domain.names.topics import TopicPartition
 from srm.domain.text.amount import excerpt
 from srm.domain.text.documents import encode
@@ -525,7 +526,7 @@ class Arrivals:
         self._clocked = progress.hold_stamp_ms is not None
         self.now_ms = context.now_ms()
         tables = RoutingTables.read(context)
-        self.now: InForce = InForce.of(plan, progress, tables.merge)
+        self.now: InForce = InForce.of(plan, progress, Whereabouts(tables.tables))
         stamps = tables.target.stamps("go", progress) if self._clocked else None
         self.gone_ms: int | None = stamps and stamps[0]
         """Time of go by that clock; None if unknown."""

@@ -39,7 +39,7 @@ from srm.engine.groups.proving import read_proof
 from srm.engine.metrics.metrics import recent_rate, seconds_to_go
 from srm.engine.moves.context import as_move, without_source
 from srm.engine.moves.facts import waiting_reasons
-from srm.engine.moves.history import RoutingHistory, RoutingTables
+from srm.engine.moves.history import RoutingTables
 from srm.engine.moves.planning import Findings, findings
 from srm.engine.ports import FlowContext
 from srm.engine.status.status import NO_CHECKPOINT, group_proof
@@ -231,8 +231,8 @@ def _with_movement(context: FlowContext, look: GroupLook) -> GroupLook:
     flow, topics = look.config.flow, set[str]()
     if look.source_error:
         move, group = without_source(context), look.group
-        routes = RoutingTables(RoutingHistory.read(move.target))
-        routed_to = routes.cluster_of(group_subject(group), flow.source)
+        routes = RoutingTables.read_target(move)
+        routed_to = routes.where.cluster_of(group_subject(group), flow.source)
         look = replace(look, routed_to=routed_to, there=move.target.groups([group])[group])
         if look.is_there or look.never_ran:
             return look
@@ -262,7 +262,7 @@ def _with_movement(context: FlowContext, look: GroupLook) -> GroupLook:
             return look
         return replace(look, movement=Movement(error=Reason.of(error)))
     if not look.source_error:
-        routed_to = found.facts.routing.cluster_of(group_subject(look.group), flow.source)
+        routed_to = found.facts.routing.where.cluster_of(group_subject(look.group), flow.source)
         return replace(look, movement=_movement(context, look, found), routed_to=routed_to)
     is_known = found.blocking or any(map(found.facts.known_places, found.facts.plans))
     return replace(look, movement=Movement(found.blocking)) if is_known else look

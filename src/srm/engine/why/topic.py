@@ -23,7 +23,8 @@ from srm.engine.flows.source_look import SourceLook, bounds, partitions_with_lea
 from srm.engine.flows.supervision import SEE_LOG, SlotStatus, down_reasons, state_topic
 from srm.engine.groups.checkpoints import selection_of
 from srm.engine.metrics.metrics import recent_rate, seconds_to_go
-from srm.engine.moves.history import RoutingHistory, RoutingTables
+from srm.engine.moves.context import as_move
+from srm.engine.moves.history import RoutingTables
 from srm.engine.ports import FlowContext
 from srm.engine.status.status import (
     GOING_ON,
@@ -299,8 +300,8 @@ def _absent(
     is_away = bool(facts.source_error)
     like = copy if is_away else known
     planned = plan_originals(context, {like.name: like}, is_away=is_away)
-    routes, flow = RoutingTables(RoutingHistory.read(context.target)), facts.config.flow
-    is_led = routes.cluster_of(topic_subject(facts.topic), flow.source) == flow.target
+    routes, flow = RoutingTables.read_target(as_move(context)), facts.config.flow
+    is_led = routes.where.cluster_of(topic_subject(facts.topic), flow.source) == flow.target
     return tuple(original_findings(context, planned, [facts.topic] if is_led else ()))
 
 

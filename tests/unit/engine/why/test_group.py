@@ -547,7 +547,7 @@ def route_to(flow: RunningFlow, alias: str) -> None:
     """Let a move have sent the group to a cluster."""
     flow.b.add_topic(internal_topics.ROUTING)
     subject = group_subject("audit")
-    went = Route(1, alias, "go", "m1", flow.clock())
+    went = Route(1, alias, "go", "m1", flow.clock(), decided=True, homes=("B", "P"))
     flow.b.compacted_topic(internal_topics.ROUTING).write({subject.encode(): went.value()})
 
 

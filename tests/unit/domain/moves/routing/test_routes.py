@@ -18,6 +18,7 @@ from srm.domain.moves.routing import (
     merge_tables,
     next_generation,
 )
+from srm.domain.moves.whereabouts import Whereabouts
 from srm.engine.cluster_ports import Stamped
 from srm.engine.moves.history import RoutingHistory
 from srm.errors import IntegrityError
@@ -74,6 +75,27 @@ def test_a_route_leads_clients_of_its_homes_and_those_that_came_to_one(home, clu
     assert {merge(*read, home=home).cluster for read in permutations(LED)} == {cluster}
 
 
+def test_clients_at_home_that_a_move_from_there_leaves_out_stay():
+    """They work elsewhere by a route that is not known here, as the move knew."""
+    led_on = Route(2, "A", "go", "m2", decided=True, homes=("C",), left="D")
+    came = Route(1, "D", "go", "m1", decided=True, homes=("C",), left="C")
+
+    assert merge(led_on, home="D").cluster == "D"
+    assert merge(led_on, home="C").cluster == "A"
+    assert merge(came, replace(led_on, homes=("D",)), home="C").cluster == "A"
+
+
+def test_a_record_keeps_a_lower_one_for_clients_that_it_does_not_lead():
+    """Their way on is in a record of another cluster: here they came to its source."""
+    known = Route(1, "A", "go", "m1", decided=True, homes=("C",), left="C")
+    held = Route(3, "A", "hold", "m3", homes=("B",)).after(known)
+
+    assert (held.homes, held.others) == (("B",), (known,))
+    away = Route(2, "D", "go", "m2", decided=True, homes=("A", "C"), left="A")
+    assert merge(held, away, home="C").cluster == merge(away, held, home="C").cluster == "D"
+    assert merge(held, home="C") == held
+
+
 ends = st.tuples(st.sampled_from("ABCD"), st.sampled_from("ABCD"), st.booleans())
 
 
@@ -82,10 +104,10 @@ def test_the_last_record_of_a_topic_leads_every_client_to_where_moves_have_led_i
     """So compaction changes no client's place; nor does the order in which it reads."""
     places, last, written = dict(zip("ABCD", "ABCD", strict=True)), None, []
     for number, (source, target, goes) in enumerate(moves, 1):
-        led = last.about(source) if last else None
-        if source == target or (led and led.cluster != source and led.leaves_home):
+        where = Whereabouts([{"group:g": last} if last else {}])
+        homes = where.homes_on("group:g", source)
+        if source == target or not homes:
             continue  # no plan
-        homes = last.homes_on(source) if last else (source,)
         hold = Route(number, source, "hold", f"m{number}", homes=homes)
         end = replace(hold, state="go")
         if goes:
@@ -117,7 +139,7 @@ def followed(*tables: dict[str, Route], home: str = "P") -> set[str]:
         for subject, route in [one for table in some for one in table.items()]:
             known.add(subject, route)
             known.of("group:g")
-        found |= {known.of("group:g").cluster, merge_tables(some)["group:g"].cluster}
+        found |= {known.of("group:g").cluster, *Whereabouts(some).clusters("group:g", home)}
     return found
 
 

@@ -9,38 +9,25 @@ from pathlib import Path
 import pytest
 from tests import moves
 from tests.unit.engine.moves.control.moving import World, config_in
+from tests.unit.engine.moves.control.sites import (
+    NAMES,
+    SUBJECTS,
+    announce,
+    watching,
+    without,
+    world_of,
+)
 
-from srm.client.routing import RoutingWatcher
-from srm.domain.flow_state.replication_records import PartitionPosition, SlotReport
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.request import Mode, MoveRequest
 from srm.domain.moves.routing import ERA, Ack, KnownRoutes, Route
 from srm.domain.names import internal_topics
-from srm.domain.names.topics import Flow, TopicPartition
-from srm.domain.offset_map.offset_map import Position
-from srm.engine.cluster_ports import away_cluster
-from srm.engine.moves.context import MoveContext, ensure_topics
+from srm.domain.names.topics import TopicPartition
+from srm.engine.moves.attempt import InForce
+from srm.engine.moves.context import MoveContext
 from srm.engine.moves.reading import topics_to_move
+from srm.engine.moves.store import MoveStore
 from srm.engine.moves.tables import ControlTables
-from srm_lab.testing.fake_switch import FakeSwitch
-
-NAMES = "ABC"
-SUBJECTS = ("topic:Payments", "group:audit")
-
-
-def world_of(home: Path, *flows: str) -> World:
-    """Return three clusters with a topic and a group on each; each flow is enabled both ways."""
-    lines = ["clusters = A, B, C", "topics = Payments.*", "groups = .*"]
-    lines += [f"{alias}.bootstrap.servers = {alias.lower()}:9092" for alias in NAMES]
-    both = [end for flow in flows for end in (flow, flow[::-1])]
-    lines += [f"{end[0]}->{end[1]}.enabled = true" for end in both]
-    world = World(config_in(home, "\n".join(lines)), aliases=NAMES)
-    for alias in NAMES:
-        world.clusters[alias].produce("Payments", records=10)
-    for end in both:
-        ensure_topics(world.context(end[0], end[1]))
-        world.copy(end[0], end[1])
-    return world
 
 
 def hold(world: World, source: str, target: str, move_id: str) -> MoveContext:
@@ -60,15 +47,6 @@ def move(world: World, source: str, target: str, move_id: str) -> None:
     moves.go(context, move_id)
     for one, other in ((source, target), (target, source)):
         world.copy(one, other)
-
-
-def watching(world: World, home: str, order: str = NAMES) -> RoutingWatcher:
-    """Return what a client at home on a cluster knows that reads the others in an order."""
-    watcher = RoutingWatcher(world.config, home)
-    for alias in order:
-        routing = world.clusters[alias].compacted_topic(internal_topics.ROUTING)
-        watcher._take(routing.read().items(), alias)
-    return watcher
 
 
 def places(world: World) -> dict[str, str]:
@@ -229,19 +207,7 @@ def test_a_topic_of_one_name_moves_from_two_clusters_to_a_third(tmp_path: Path) 
 
 def lose(world: World, source: str, target: str) -> MovePlan:
     """Move everything away from a cluster that is lost."""
-    lasting, records = world.clusters[target], world.clusters[source].topics()
-    lasting.add_topic(internal_topics.replication(source), 2)
-    lasting.add_topic(internal_topics.checkpoints(source))
-    whole, gone = world.context(source, target), away_cluster(source)
-    context = replace(
-        whole,
-        forward=replace(whole.forward, source=gone, switch=FakeSwitch(lasting, source)),
-        reverse=replace(whole.reverse, target=gone),
-    )
-    copied = (records["Payments"].topic_id, 0, lasting.topics()[f"{source}.Payments"].topic_id)
-    entry = PartitionPosition(*copied, Position(10, 11, 10), 1, 0)
-    report = SlotReport("0", 1, world.clock(), (entry,), source_heard_ms=world.clock())
-    world.maps[Flow(source, target)].reports = (report,)
+    context = without(world, source, target)
     request = MoveRequest("failover", source, target, mode="unplanned")
     planned = moves.plan(context, request, f"lost-{source}")
     for step in (moves.hold, moves.apply, moves.go):
@@ -337,3 +303,64 @@ def test_topics_that_only_another_source_of_a_fan_in_has_do_not_move(
     moving = topics_to_move(world.context("A", "C"), request, world.clusters["C"].topics())
 
     assert moving == ("Payments",)
+
+
+@pytest.mark.parametrize("later", ["", "CA", "BA released"])
+def test_an_unplanned_move_leaves_clients_where_they_work_on_a_healthy_cluster(
+    tmp_path: Path, later: str
+) -> None:
+    """C never saw the move from A to B, but clients of A say there that they work on B.
+
+    A later move of other clients of the same names outranks it on C.
+    """
+    world = world_of(tmp_path, "AB", "BC", "CA")
+    move(world, "A", "B", "m1")
+    if later.endswith("released"):
+        moves.release(hold(world, "B", "A", "m2"), "m2")
+    elif later:
+        move(world, later[0], later[1], "m2")
+    announce(world)
+    context = without(world, "A", "C")
+
+    plan = moves.plan(context, MoveRequest("failover", "A", "C", mode="unplanned"), "m3")
+    if not plan.blocking:
+        for step in (moves.hold, moves.apply, moves.go):
+            step(context, "m3")
+
+    assert bool(plan.blocking) is (later != "CA")
+    assert all("are already routed to B" in line for line in plan.blocking)
+    assert places(world) == {"A": "B", "B": "B", "C": "C"}
+
+
+def test_named_clients_that_work_elsewhere_move_with_reroute_alone(tmp_path: Path) -> None:
+    world = world_of(tmp_path, "AB", "BC", "CA")
+    move(world, "A", "B", "m1")
+    announce(world)
+    context = without(world, "A", "C")
+    named = MoveRequest("failover", "A", "C", ("Payments",), ("audit",), mode="unplanned")
+
+    stays = moves.plan(context, named, "m2")
+    moves.plan(context, replace(named, reroute=True), "m3")
+    for step in (moves.hold, moves.apply, moves.go):
+        step(context, "m3")
+
+    assert {found.id for found in stays.findings if found.blocks} >= {"routed"}
+    assert all("--reroute" in found.text for found in stays.findings if found.id == "routed")
+    assert places(world) == {"A": "C", "B": "B", "C": "C"}
+
+
+def test_a_move_knows_that_an_unplanned_one_of_everything_leads_on_its_clients(
+    tmp_path: Path,
+) -> None:
+    """C knew nothing of the group, so only its route for clients at home on B leads it."""
+    world = world_of(tmp_path, "AB", "BC")
+    move(world, "A", "B", "m1")
+    on = Route(ERA, "C", "go", "m2", decided=True, homes=("B",), left="B")
+    routing = world.clusters["B"].compacted_topic(internal_topics.ROUTING)
+    routing.write({b"home:B": on.value()})
+    plan, _ = MoveStore.read(world.context("A", "B")).load("m1")
+
+    now = InForce.read(world.context("A", "B"), plan)
+
+    assert now.later == dict.fromkeys(SUBJECTS, "m2")
+    assert now.away == {*SUBJECTS}

@@ -326,7 +326,7 @@ def pairs(tmp_path: Path) -> World:
     for alias in "BD":
         routing = world.clusters[alias].compacted_topic(internal_topics.ROUTING)
         routing.write({b"topic:Payments": THERE.value()})
-    announces(world, "shop", "topic:Payments", "D", THERE.generation)
+    announces(world, "shop", "topic:Payments", "D", THERE.generation, home="A")
     return world
 
 
@@ -358,7 +358,7 @@ def test_who_is_present_is_judged_by_the_clock_of_the_brokers(pairs: World, ahea
 
     assert "topic:Payments is routed to D" in first.blocking[0]
     assert later.blocking == ()
-    announces(pairs, "shop", "topic:Payments", "D", THERE.generation)
+    announces(pairs, "shop", "topic:Payments", "D", THERE.generation, home="A")
     with pytest.raises(ConflictError, match="topic:Payments is routed to D"):
         moves.hold(with_clock(pairs, ahead_ms), "m2")
 
