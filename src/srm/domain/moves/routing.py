@@ -138,12 +138,12 @@ class Route(Document):
         came = [one.homes for one in old.each if one.cluster == self.source]
         if not all(came):
             return replace(self, homes=(), others=())
-        homes, others = {*self.homes}.union(*came), list[Route]()
+        others = list[Route]()
         for one in sorted((*old.each, *self.others), key=_rank, reverse=True):
-            led = homes.union(*(other.homes for other in others))
+            led = {*self.homes}.union(*(other.homes for other in others))
             if one.state == "go" and one.homes and one.leaves_home and led.isdisjoint(one.homes):
                 others.append(replace(one, others=()))
-        return replace(self, homes=tuple(sorted(homes)), others=tuple(others))
+        return replace(self, others=tuple(others))
 
     def expire(self) -> Route:
         return replace(self, state="go", beat=0, time_ms=0)
@@ -190,7 +190,8 @@ class KnownRoutes:
         for route in sorted({*known.values(), *self._homes}, key=_rank):
             came, is_at_home = led.cluster == route.source, self.home in route.homes
             if known.get(route.attempt) == route:
-                leads = came or is_at_home or not route.homes
+                left_out = led.generation == 0 and bool(route.homes)
+                leads = (came and not left_out) or is_at_home or not route.homes
             elif led in known.values():
                 leads = came and route.cluster != led.cluster
             else:

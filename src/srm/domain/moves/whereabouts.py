@@ -1,4 +1,4 @@
-"""Where the clients of each home work, by what they announce and by the routes that lead them."""
+"""Places of clients by home: what they announce, else where the routes lead them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from srm.domain.moves.routing import KnownRoutes, Route, home_subject, is_home
 
 @dataclass(frozen=True)
 class Whereabouts:
-    """Where the clients of a subject that are at home on a cluster work.
+    """The places of the clients of subjects, by the cluster on which they are at home.
 
-    Living clients announce it. That counts over the route that leads *their own* home, if they
+    Living clients announce theirs. That counts over the route that leads *their own* home, if they
     follow a later one: it may be on a cluster that was not read. Else that route decides, by the
     same rules as in a client.
     """

@@ -74,6 +74,27 @@ def test_a_route_leads_clients_of_its_homes_and_those_that_came_to_one(home, clu
     assert {merge(*read, home=home).cluster for read in permutations(LED)} == {cluster}
 
 
+def test_clients_at_home_that_a_move_from_there_leaves_out_stay():
+    """They work elsewhere by a route that is not known here, as the move knew."""
+    led_on = Route(2, "A", "go", "m2", decided=True, homes=("C",), left="D")
+    came = Route(1, "D", "go", "m1", decided=True, homes=("C",), left="C")
+
+    assert merge(led_on, home="D").cluster == "D"
+    assert merge(led_on, home="C").cluster == "A"
+    assert merge(came, replace(led_on, homes=("D",)), home="C").cluster == "A"
+
+
+def test_a_record_keeps_a_lower_one_for_clients_that_it_does_not_lead():
+    """Their way on is in a record of another cluster: here they came to its source."""
+    known = Route(1, "A", "go", "m1", decided=True, homes=("C",), left="C")
+    held = Route(3, "A", "hold", "m3", homes=("B",)).after(known)
+
+    assert (held.homes, held.others) == (("B",), (known,))
+    away = Route(2, "D", "go", "m2", decided=True, homes=("A", "C"), left="A")
+    assert merge(held, away, home="C").cluster == merge(away, held, home="C").cluster == "D"
+    assert merge(held, home="C") == held
+
+
 ends = st.tuples(st.sampled_from("ABCD"), st.sampled_from("ABCD"), st.booleans())
 
 
