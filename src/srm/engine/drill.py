@@ -53,8 +53,8 @@ from srm.errors import ConflictError, GroupActiveError, NotFoundError, SrmError
 
 log = logging.getLogger(__name__)
 
-_LEFT_S: Final = 15.0
-"""Longer than the session of a member that was killed, see srm.kafka.tables.single_records."""
+_LEFT_S: Final = 60.0
+"""Longer than the session of a member that was killed: 45 s by default in a KIP-848 group."""
 _LOOK_S: Final = 0.25
 RUNNING_HERE: Final[set[str]] = set()
 """Drills of this process."""
