@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Consumer
 from tests.conftest import BrokerFactory
+from tests.waiting import eventually
 from typer.testing import CliRunner
 
 from srm.cli.main import app
@@ -53,6 +56,7 @@ def test_a_healthy_pair_has_no_problem(clusters: Mapping[str, KafkaBroker], tmp_
     assert found["clock of B"]["state"] == "ok"
     assert found["transactions on B"]["state"] == "ok"
     assert found["rights of P->B"]["text"].endswith("can be read and copied")
+    assert found["limits of P->B"]["state"] in {"ok", "warning"}  # others set quotas there
 
 
 def test_a_dead_cluster_is_a_problem_and_the_other_is_examined(
@@ -169,3 +173,43 @@ def test_what_does_not_fit_between_two_clusters_is_found_before_the_start(
     assert "max.message.bytes is 2000, on doctor.sizes of P 1048588" in weaker
     assert any(text.startswith("retention.ms is 60000, ") for text in weaker)
     assert found["P->B: P.doctor.old", "warning"] == ["P has no topic doctor.old"]
+
+
+def test_what_the_target_does_not_admit_of_clients_is_named_before_a_move(
+    clusters: Mapping[str, KafkaBroker], broker_factory: BrokerFactory, tmp_path: Path
+) -> None:
+    """Its brokers were not upgraded yet, or have other settings."""
+    narrow = broker_factory(
+        "Z",
+        **{
+            "group.coordinator.rebalance.protocols": "classic",
+            "group.max.session.timeout.ms": "10000",
+            "transaction.max.timeout.ms": "10000",
+            "offsets.retention.minutes": "1",
+        },
+    )
+    source = {"bootstrap.servers": clusters["P"].bootstrap}
+    with KafkaCluster("P", ClusterClients.alike(source)) as cluster:
+        cluster.create_topics([TopicSpec("doctor.limits", 1, 1, {})])
+    settings = {
+        **source,
+        "group.id": "doctor-modern",
+        "group.protocol": "consumer",
+        "auto.offset.reset": "earliest",
+    }
+    with closing(Consumer(settings)) as consumer:
+        consumer.subscribe(["doctor.limits"])
+        eventually(lambda: consumer.poll(0.2) or consumer.assignment(), "an assignment")
+        config = configured(tmp_path, clusters["P"].bootstrap, narrow.bootstrap)
+        result = CliRunner().invoke(app, ["doctor", "--config", str(config), "--json"])
+    lines = [
+        check["text"]
+        for check in json.loads(result.stdout)
+        if check["name"] == "limits of P->B" and check["state"] == "warning"
+    ]
+
+    [protocol] = [line for line in lines if "with the consumer group protocol" in line]
+    assert "doctor-modern" in protocol
+    for setting in ("group.max.session", "transaction.max", "offsets.retention.minutes"):
+        assert any(line.startswith(setting) for line in lines), (setting, lines)
+    assert getattr(result.exception, "exit_code", 0) == 0

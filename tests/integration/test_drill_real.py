@@ -5,10 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from tests.integration.test_checkpoints_real import RECORDS, SHIFT, Copied, copied, sites
+from confluent_kafka import Consumer
+from tests.integration.test_checkpoints_real import (
+    RECORDS,
+    SHIFT,
+    Application,
+    Copied,
+    copied,
+    sites,
+)
 from tests.waiting import eventually
 from typer.testing import CliRunner
 
@@ -20,6 +29,7 @@ from srm.domain.offset_map.offset_map import Run
 from srm.engine.drill import read_drills
 from srm.engine.emission import emit
 from srm.errors import ConflictError, GroupActiveError
+from srm.kafka.tables import single_records
 
 pytestmark = [pytest.mark.kafka, pytest.mark.integration]
 __all__ = ["copied", "sites"]
@@ -99,6 +109,31 @@ def test_a_member_reads_what_the_group_would_and_a_wrong_map_is_found(copied: Co
     )
     assert "0 of 1 groups proven" in status.stdout
     assert "wrong translation, not emitted" in status.stdout
+
+
+def test_a_kip_848_group_is_rehearsed_with_its_own_protocol(
+    copied: Copied, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = copied.sites.bootstrap(copied.sites.there.source)
+    application = Application(source, copied.group, copied.topic, "consumer")
+    application.read(12)
+    application.leave()
+    emit(copied.forward)
+    protocols: list[str] = []
+    open_reader = single_records.open_reader
+
+    def opened(props: Mapping[str, str], settings: Mapping[str, str]) -> Consumer:
+        protocols.append(settings["group.protocol"])
+        return open_reader(props, settings)
+
+    monkeypatch.setattr(single_records, "open_reader", opened)
+    done = CliRunner().invoke(app, drill(copied, "--group", copied.group, "--json"))
+
+    assert done.exit_code == 0, done.output + str(done.exception)
+    assert protocols == ["consumer"]
+    [group] = json.loads(done.stdout)["groups"]
+    assert (group["proven"], group["read"]) == (1, 1)
+    assert left(copied) == ([], [])
 
 
 def test_what_a_killed_drill_has_left_is_removed_by_the_next_run(

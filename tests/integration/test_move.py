@@ -194,7 +194,7 @@ def test_the_command_gives_up_in_time_or_when_interrupted_and_releases_clients(
     (site.path.parent / "report.key").write_bytes(pem)
     with site.path.open("a") as file:
         file.write("\nreport.signing.key.location = report.key\n")
-    named = ["--topic", site.topic, "--group", group, "--move-id"]
+    named = ["--yes", "--topic", site.topic, "--group", group, "--move-id"]
 
     with site.replicating(), RoutingWatcher(site.config) as watcher:
         with site.context(site.p, site.b) as context:

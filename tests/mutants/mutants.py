@@ -593,6 +593,24 @@ MUTANTS: Final[Sequence[Mutant]] = (
         killer="tests/unit/engine/moves/control/test_groups_without_commits.py",
     ),
     Mutant(
+        "a named group takes all topics along",
+        "a move of named groups leaves the topics that they do not read",
+        (("srm.engine.moves.reading:_read_by_groups", _always({"Payments", "PaymentsOther"})),),
+        killer="tests/unit/engine/moves/planning/test_named_groups.py",
+    ),
+    Mutant(
+        "excluded groups move",
+        "a move without named groups leaves the excluded ones",
+        (("srm.engine.moves.reading:_selection", _always(lambda _: True)),),
+        killer="tests/unit/engine/moves/planning/test_named_groups.py",
+    ),
+    Mutant(
+        "a target admits everything",
+        "a plan names what the brokers of the target refuse",
+        (("srm.engine.moves.surroundings:target_limits", _always(())),),
+        killer="tests/unit/engine/moves/planning/test_surroundings.py",
+    ),
+    Mutant(
         "a superseded step is called",
         "redirectors are called with the step of the move that their clients follow",
         (("srm.engine.moves.effects:bring_about", _as_if_in_force),),

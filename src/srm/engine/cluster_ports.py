@@ -187,6 +187,12 @@ class Cluster(Protocol):
     def cluster_id(self) -> str:
         """Kafka's own id of the cluster."""
 
+    def broker_configs(self) -> dict[str, str]:
+        """Return the configs of the brokers, the smallest of different numbers; empty unauthorized.
+
+        Brokers leave out what their release does not have.
+        """
+
     # ----- tables and control records
 
     def compacted_topic(self, topic: str, partition: int = 0) -> CompactedTopic:
@@ -344,8 +350,8 @@ class Cluster(Protocol):
     def commit_idle(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Write offsets of a group without members."""
 
-    def has_share_groups(self) -> bool:
-        """Return whether the cluster can have share groups whose start offsets are set."""
+    def group_kinds(self) -> frozenset[GroupKind]:
+        """Return the group protocols that the cluster admits; share groups if starts can be set."""
 
     def share_groups(self) -> frozenset[str]:
         """Return the names of all share groups (KIP-932)."""
@@ -363,10 +369,15 @@ class Cluster(Protocol):
         """Delete groups without members, with their offsets; absent groups are ignored."""
 
     def read_as_member(
-        self, group: str, partitions: Collection[TopicPartition], limit_s: float
+        self,
+        group: str,
+        partitions: Collection[TopicPartition],
+        limit_s: float,
+        kind: GroupKind = "classic",
     ) -> dict[TopicPartition, ComparedRecord | None]:
         """Join a group as its only member and read the first record after each committed offset.
 
+        ``kind``: its protocol; those other than ``consumer`` join as classic members.
         Nothing is committed, and the member has left on return. None where a log ends before a
         record. Partitions not reached in time, or without a committed offset, are omitted.
         """

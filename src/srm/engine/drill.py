@@ -40,7 +40,7 @@ from srm.domain.text.amount import excerpt, moment, problem
 from srm.domain.text.documents import decode_or_none, document_of, join, split
 from srm.domain.verification.compared_record import ComparedRecord
 from srm.domain.verification.comparison import differing_fields
-from srm.engine.cluster_ports import Cluster, Place
+from srm.engine.cluster_ports import Cluster, GroupKind, Place
 from srm.engine.control.control_topics import create_control_topics
 from srm.engine.groups.group_sync import apply_exact
 from srm.engine.groups.ledger import drop_entries
@@ -53,8 +53,8 @@ from srm.errors import ConflictError, GroupActiveError, NotFoundError, SrmError
 
 log = logging.getLogger(__name__)
 
-_LEFT_S: Final = 15.0
-"""Longer than the session of a member that was killed, see srm.kafka.tables.single_records."""
+_LEFT_S: Final = 60.0
+"""Longer than the session of a member that was killed: 45 s by default in a KIP-848 group."""
 _LOOK_S: Final = 0.25
 RUNNING_HERE: Final[set[str]] = set()
 """Drills of this process."""
@@ -233,6 +233,7 @@ class _Drill:
     show: Callable[[str], None]
     steps: dict[str, float] = field(default_factory=dict)
     forecast: Forecast | None = None
+    kinds: Mapping[str, GroupKind] = field(default_factory=dict)
     _renew_at: float = 0.0
 
     def run(self, request: MoveRequest) -> Drill:
@@ -248,6 +249,7 @@ class _Drill:
             except NotFoundError as error:
                 lost, of_loss = None, (problem("nothing-to-move", str(error)),)
             rows = _rows(context, found, lost)
+            self.kinds = {one: found.facts.source.group(one).kind for one in rows}
         own = [as_warning(each) for each in found.found if each.id == HALTED]
         own += [each for each in found.found if each.id != HALTED]
         known = {(each.text, each.blocks) for each in own}
@@ -300,12 +302,13 @@ class _Drill:
         """Read as a member of each shadow group; return the records, or the error, by group."""
         found: dict[str, _Records | str] = {}
         starts = {group: offsets for group, some in rows.items() if (offsets := _offsets(some))}
+        target, kinds = self.context.target, self.kinds
         names = list(starts)
 
         def read(group: str) -> _Records | str:
             shadow = self.state.shadow_prefix + group
             try:
-                return self.context.target.read_as_member(shadow, starts[group].keys(), _READ_S)
+                return target.read_as_member(shadow, starts[group].keys(), _READ_S, kinds[group])
             except SrmError as error:
                 return str(error)
 

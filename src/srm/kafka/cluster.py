@@ -106,7 +106,7 @@ class KafkaCluster(Clients):
     remove_static_members = group_calls.remove_static
     remove_members = group_calls.remove_members
     commit_idle = group_calls.commit_idle
-    has_share_groups = group_calls.has_share_groups
+    group_kinds = group_calls.group_kinds
     share_groups = group_calls.share_groups
     share_lags = group_calls.share_lags
     share_resets = group_calls.share_resets

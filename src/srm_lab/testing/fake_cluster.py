@@ -104,12 +104,26 @@ KAFKA_DEFAULTS: Final[Mapping[str, str]] = {
 }
 
 
+BROKER_DEFAULTS: Final[Mapping[str, str]] = {
+    "group.consumer.max.session.timeout.ms": "60000",
+    "group.consumer.max.size": "2147483647",
+    "group.consumer.min.session.timeout.ms": "45000",
+    "group.max.session.timeout.ms": "1800000",
+    "group.max.size": "2147483647",
+    "group.min.session.timeout.ms": "6000",
+    "message.max.bytes": "1048588",
+    "offsets.retention.minutes": "10080",
+    "transaction.max.timeout.ms": "900000",
+}
+
+
 class FakeCluster:
     """One Kafka cluster in memory (implements :class:`srm.engine.cluster_ports.Cluster`).
 
     ``commits`` lists the (group, offsets) of all successful :meth:`commit_idle` calls; ``rights``
     are those of srm on topics. ``defaults`` are settings of topics that do not set them;
-    ``resets`` are values of share.auto.offset.reset by group; ``can_share``: share groups are on.
+    ``resets`` are values of share.auto.offset.reset by group; ``kinds``: protocols of groups.
+    ``broker_settings``: empty: srm may not see them.
     """
 
     def __init__(
@@ -119,7 +133,8 @@ class FakeCluster:
         self.commits: list[tuple[str, dict[TopicPartition, int]]] = []
         self.rights = FakeRights()
         self.resets: dict[str, str] = {}
-        self.can_share = True
+        self.kinds: frozenset[GroupKind] = frozenset({"classic", "consumer", "streams", "share"})
+        self.broker_settings = dict(BROKER_DEFAULTS)
         self._alias = alias
         self._brokers = brokers
         self._id = random_id()
@@ -152,6 +167,11 @@ class FakeCluster:
         """Count the partitions of all topics, or of those that exist of some."""
         known = {name: topic.partitions for name, topic in self.topics().items()}
         return known if topics is None else {one: known[one] for one in topics if one in known}
+
+    def broker_configs(self) -> dict[str, str]:
+        """Return what ``broker_settings`` says."""
+        self._reach("reading broker settings")
+        return dict(self.broker_settings)
 
     def topics(self) -> dict[str, TopicDescription]:
         """Describe all topics."""
@@ -391,10 +411,10 @@ class FakeCluster:
         self._reach(f"removing members of group {group!r}")
         self._groups.remove(group, ids)
 
-    def has_share_groups(self) -> bool:
-        """Return what ``can_share`` says."""
-        self._reach("looking for share groups")
-        return self.can_share
+    def group_kinds(self) -> frozenset[GroupKind]:
+        """Return what ``kinds`` says."""
+        self._reach("looking for group protocols")
+        return self.kinds
 
     def share_groups(self) -> frozenset[str]:
         """Return the names of all share groups."""
@@ -455,8 +475,11 @@ class FakeCluster:
         group: str,
         partitions: Collection[TopicPartition],
         limit_s: float,  # noqa: ARG002 - the port's; nothing takes time here
+        kind: GroupKind = "classic",
     ) -> dict[TopicPartition, ComparedRecord | None]:
         """Return the first record of each partition from the group's committed offset."""
+        if kind == "consumer" and kind not in self.kinds:
+            raise SrmError(f"joining group {group!r}: the protocol {kind} is not supported")
         offsets = self.committed_offsets(group)
         self._groups.require_idle(group)
         found = self.first_records([(p, offsets[p]) for p in partitions if p in offsets])

@@ -62,7 +62,7 @@ def test_a_share_group_has_start_offsets_that_are_set_while_it_is_idle(
     partition = TopicPartition(topic, 0)
     assert cluster.commits_of([unique]) == ({unique: {}}, {})
     assert unique not in cluster.share_groups()
-    assert cluster.has_share_groups()
+    assert "share" in cluster.group_kinds()
 
     cluster.set_share_starts(unique, {partition: 5})
 
@@ -102,7 +102,7 @@ def test_groups_are_read_where_there_are_no_share_groups(
         cluster.commit_idle("some", {place: 0})
 
         assert cluster.commits_of(["some", "none"]) == ({"some": {place: 0}, "none": {}}, {})
-        assert (cluster.has_share_groups(), cluster.share_groups()) == (False, frozenset())
+        assert ("share" in cluster.group_kinds(), cluster.share_groups()) == (False, frozenset())
         with pytest.raises(SrmError, match="the cluster has no share groups; use Kafka"):
             cluster.set_share_starts("none", {place: 0})
 

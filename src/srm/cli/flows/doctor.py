@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 import subprocess
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,6 +28,7 @@ from srm.cli.flows.for_flows import Flows, say
 from srm.config.loader import SettingsFile, build_config, find_config, find_problems
 from srm.config.model import ClientKind, Config, FlowConfig
 from srm.config.values import at_place
+from srm.domain.moves.limits import LIMITS_UNKNOWN, target_limits
 from srm.domain.names.internal_topics import CONSUMER_OFFSETS, TRANSACTIONS
 from srm.domain.names.rights import (
     ANY_NAME,
@@ -42,6 +44,7 @@ from srm.domain.text.amount import amount, set_key, some
 from srm.engine.cluster_ports import Cluster, TopicSetting
 from srm.engine.control import control_lists, topic_sync
 from srm.engine.control.control_topics import clock_findings
+from srm.engine.control.limits import read_limits
 from srm.engine.control.recorded_copies import with_recorded
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, SrmError, UsageError
@@ -163,6 +166,7 @@ def check_clusters(config: Config, checks: Checks) -> None:
             checks.run(f"rights of {flow}", partial(rights_of, context))
             checks.run(f"defaults for {flow}", partial(_defaults, context))
             checks.run(f"topics of {flow}", partial(_topics, context))
+            checks.run(f"limits of {flow}", partial(_limits, context))
 
 
 def render_checks(console: Console, checks: Collection[Check]) -> None:
@@ -331,6 +335,23 @@ def _topics(context: FlowContext, name: str) -> Iterator[Check | SrmError]:
     if not plan.is_empty:
         text += f"; srm topics plan --flow '{flow}' shows what the next sync changes"
     yield Check(name, "ok", text)
+
+
+def _limits(context: FlowContext, name: str) -> Iterator[Check]:
+    """Yield what clients of the source bring, and the target does not admit."""
+    config, groups = context.config, defaultdict[str, list[str]](list, classic=[])
+    for group in context.source.groups().values():
+        if config.group_names.matches(group.name):
+            groups[group.kind].append(group.name)
+    topics = [*config.names.select(context.source.topics())]
+    sides = (read_limits(context.source, topics), read_limits(context.target, topics))
+    found = [*target_limits(*sides, groups)]
+    for one in found:
+        is_note = one.id == LIMITS_UNKNOWN
+        action = _grant(context) if is_note else one.action
+        yield Check(name, "ok" if is_note else "warning", one.text, action)
+    if not found:
+        yield Check(name, "ok", f"{config.flow.target} admits what clients may bring")
 
 
 _OPTIONAL: Final = {

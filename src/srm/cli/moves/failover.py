@@ -284,7 +284,7 @@ def _approve(context: MoveContext, planned: MovePlan, *, yes: bool) -> None:
     if not yes and progress.order_in_force != "hold":
         if planned.request.is_unplanned:
             how = f"typed {_typed_source(planned)}"
-        elif warned := [one for one in planned.findings if one.id != planning.WAIT]:
+        elif warned := [one for one in planned.findings if one.id not in planning.NOT_PROMPTED]:
             how = _confirm(warned)
     by, now_ms = operator(context.host), context.now_ms()
     approval = Approval(by, how, now_ms, planned.summary(), planned.numbers())

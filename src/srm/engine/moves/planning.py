@@ -15,6 +15,7 @@ from srm.domain.flow_state.replication_records import SLOT_PREFIX, read_pause
 from srm.domain.groups.checkpoints import deletions
 from srm.domain.groups.proof import TranslationClaim, Verdict
 from srm.domain.moves.gate import ReplicationFacts
+from srm.domain.moves.limits import LIMITS_UNKNOWN
 from srm.domain.moves.plan import (
     GroupPlan,
     MovePlan,
@@ -401,6 +402,8 @@ HALTED: Final = "halted"
 """Finding of what is not copied until an operator acts: a move would wait for it in vain."""
 WAIT: Final = "wait"
 """Finding of what a move waits for by itself, and clients continue if it waits in vain."""
+NOT_PROMPTED: Final = frozenset({WAIT, LIMITS_UNKNOWN})
+"""Warnings that a run needs no approval for."""
 TAKE_OVER: Final = "take over its clients with --reroute (in the form: reroute)"
 
 _SETTINGS: Final[Mapping[RedirectKind, tuple[str, ...]]] = {

@@ -251,7 +251,7 @@ def _still_deleted(
 def _without_home(context: MoveContext, listed: Mapping[str, GroupDescription]) -> tuple[str, ...]:
     """Return the share groups, in order, if the target cannot have any."""
     share = tuple(sorted(name for name, group in listed.items() if group.kind == "share"))
-    return () if share and context.target.has_share_groups() else share
+    return () if share and "share" in context.target.group_kinds() else share
 
 
 def _no_home(request: MoveRequest) -> str:

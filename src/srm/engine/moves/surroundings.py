@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from srm.domain.moves.gate import Writers, unknown_writers, unrouted_members
+from srm.domain.moves.limits import target_limits
 from srm.domain.moves.routing import group_subject, home_subject, topic_subject
 from srm.domain.names import internal_topics
 from srm.domain.names.policy import SHADOW_PREFIX
@@ -14,6 +15,7 @@ from srm.domain.names.topics import Flow
 from srm.domain.text.amount import Finding, amount, problem, some, warning
 from srm.engine.cluster_ports import Cluster, Topics
 from srm.engine.control.control_topics import CONTROL_ID, clock_findings
+from srm.engine.control.limits import read_limits
 from srm.engine.control.originals import on_target, original_findings, plan_originals
 from srm.engine.control.recorded_copies import copies_in, flows_beside
 from srm.engine.control.topic_sync import TopicSyncPlan, plan_remote_topics
@@ -44,6 +46,7 @@ def surrounding_findings(context: MoveContext, facts: MoveFacts) -> Iterator[Fin
     yield from _narrow_originals(context, facts)
     yield from _from_home(facts)
     yield from _left_behind(context, facts)
+    yield from _limits(context, facts)
     if not facts.is_away:
         yield from _plain_clients(context, facts)
         yield from _state(facts)
@@ -297,6 +300,15 @@ def _left_behind(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
             f"({some(rest)}) will not move, with their producers: name topics with --topic to "
             f"move them",
         )
+
+
+def _limits(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
+    groups = defaultdict[str, list[str]](list)
+    for name in () if facts.is_away else facts.groups:
+        groups[facts.source.group(name).kind].append(name)
+    groups = groups or defaultdict(list, classic=[])
+    source = None if facts.is_away else read_limits(context.source, facts.topics)
+    yield from target_limits(source, read_limits(context.target, facts.topics), groups)
 
 
 def _weaker_copies(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:

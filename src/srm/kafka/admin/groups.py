@@ -309,18 +309,28 @@ def committed_offsets(
     return kept | found, errors | unread
 
 
-def has_share_groups(clients: Clients) -> bool:
-    """Return whether a cluster can have share groups whose start offsets are set (Kafka 4.2)."""
+def group_kinds(clients: Clients) -> frozenset[GroupKind]:
+    """Return the group protocols that a cluster admits, by its settings, features and release.
 
-    async def look(brokers: Brokers) -> bool:
+    Share groups count if their start offsets can be set (Kafka 4.2).
+    """
+    probes: dict[GroupKind, tuple[Message, Request]] = {
+        "consumer": (api.DESCRIBE_CONSUMER, api.DESCRIBE_CONSUMER(["srm"], False)),  # noqa: FBT003 - as above
+        "streams": (api.DESCRIBE_STREAMS, api.DESCRIBE_STREAMS(["srm"], False)),  # noqa: FBT003 - as above
+        "share": (api.FETCH_SHARE_STARTS, api.FETCH_SHARE_STARTS([("srm", None)])),
+    }
+
+    async def look(brokers: Brokers) -> frozenset[GroupKind]:
         await brokers.look()
-        node = brokers.nodes[0]
-        if not await brokers.serves(node, api.FETCH_SHARE_STARTS):
-            return False
-        answer = await brokers.query(node, api.FETCH_SHARE_STARTS([("srm", None)]))
-        return all(g["error_code"] != KafkaError.UNSUPPORTED_VERSION for g in answer["groups"])
+        node, found = brokers.nodes[0], set[GroupKind]({"classic"})
+        for kind, (served, request) in probes.items():
+            if await brokers.serves(node, served):
+                answer = await brokers.query(node, request)
+                codes = [one["error_code"] for one in answer["groups"]]
+                found |= set() if KafkaError.UNSUPPORTED_VERSION in codes else {kind}
+        return frozenset(found)
 
-    return clients.request("looking for share groups", look)
+    return clients.request("looking for group protocols", look)
 
 
 def share_lags(clients: Clients, groups: Collection[str]) -> ByGroup[dict[TopicPartition, int]]:
@@ -527,7 +537,7 @@ def commit_idle(clients: Clients, group: str, offsets: Mapping[TopicPartition, i
 
 def set_share_starts(clients: Clients, group: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Set start offsets of a share group (KIP-932), maybe a new one; GroupActiveError: members."""
-    if not has_share_groups(clients):
+    if "share" not in group_kinds(clients):
         where = clients.label(f"writing offsets of group {group!r}")
         raise SrmError(
             f"{where}: the cluster has no share groups",

@@ -17,7 +17,7 @@ from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, Message
 
 from srm.domain.names.topics import TopicPartition
 from srm.domain.verification.compared_record import ComparedRecord
-from srm.engine.cluster_ports import Place, Row
+from srm.engine.cluster_ports import GroupKind, Place, Row
 from srm.errors import UnavailableError
 from srm.kafka.admin.clients import Clients, drain, open_reader
 from srm.kafka.admin.offsets import TopicError, find_leaders, log_starts, topic_errors
@@ -218,7 +218,11 @@ def _neighbours(offsets: Sequence[int]) -> Iterator[list[int]]:
 
 
 def read_first(
-    clients: Clients, group: str, partitions: Collection[TopicPartition], limit_s: float
+    clients: Clients,
+    group: str,
+    partitions: Collection[TopicPartition],
+    limit_s: float,
+    kind: GroupKind = "classic",
 ) -> dict[TopicPartition, ComparedRecord | None]:
     wanted = set(partitions)
     if not wanted:
@@ -242,11 +246,16 @@ def read_first(
             raise failure
 
     with kafka_errors(where, needs):
+        own: dict[str, str | int] = {"group.protocol": "consumer"}
+        if kind != "consumer":  # of which the brokers set the times
+            own = {
+                "group.protocol": "classic",
+                "session.timeout.ms": _SESSION_MS,
+                "heartbeat.interval.ms": _SESSION_MS // 3,
+            }
         settings = {
+            **own,
             "group.id": group,
-            "group.protocol": "classic",
-            "session.timeout.ms": _SESSION_MS,
-            "heartbeat.interval.ms": _SESSION_MS // 3,
             # A partition without an offset is said to have none, not read from somewhere.
             "auto.offset.reset": "error",
             "queued.max.messages.kbytes": 4096,

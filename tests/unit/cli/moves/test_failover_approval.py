@@ -153,7 +153,9 @@ def test_what_a_planned_move_waits_for_by_itself_needs_no_approval(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
 
-    _approve(context, replace(warned, findings=(WAITS,)), yes=False)
+    unknown = warning("limits-unknown", "limits of P for clients are not compared")
+
+    _approve(context, replace(warned, findings=(WAITS, unknown)), yes=False)
 
     assert [one.how for one in MoveStore.read(context).approvals("m1")] == ["srm failover run"]
 

@@ -81,9 +81,9 @@ def test_the_shadow_is_where_the_group_would_be(world: CopiedTopic, monkeypatch)
     seen = {}
     read = world.b.read_as_member
 
-    def look(group, partitions, limit_s):
+    def look(group, partitions, *how):
         seen[group.rpartition(".")[2]] = world.b.committed_offsets(group)
-        return read(group, partitions, limit_s)
+        return read(group, partitions, *how)
 
     monkeypatch.setattr(world.b, "read_as_member", look)
     run_drill(context_of(world))
@@ -196,10 +196,8 @@ def test_the_member_reads_by_itself_what_the_proof_says(world: CopiedTopic, monk
     """The offsets are right, and yet what a consumer gets is another record."""
     read = world.b.read_as_member
 
-    def another(group, partitions, limit_s):
-        return {
-            p: r and r._replace(value=b"x") for p, r in read(group, partitions, limit_s).items()
-        }
+    def another(*arguments):
+        return {p: r and r._replace(value=b"x") for p, r in read(*arguments).items()}
 
     monkeypatch.setattr(world.b, "read_as_member", another)
     result = run_drill(context_of(world), groups=("audit",))
@@ -218,6 +216,37 @@ def test_a_member_that_cannot_join_is_said(world: CopiedTopic, monkeypatch) -> N
 
     assert not result.ok
     assert any("no member could join: no coordinator" in why for why in result.all_problems)
+
+
+def test_members_join_with_the_protocol_of_their_group(world: CopiedTopic, monkeypatch) -> None:
+    world.p.join("audit", kind="consumer")
+    joined = {}
+    read = world.b.read_as_member
+
+    def join(group, partitions, limit_s, kind):
+        joined[group.rpartition(".")[2]] = kind
+        return read(group, partitions, limit_s, kind)
+
+    monkeypatch.setattr(world.b, "read_as_member", join)
+    run_drill(context_of(world))
+
+    assert joined == {"audit": "consumer", "billing": "classic"}
+
+
+def test_a_group_whose_protocol_the_target_does_not_admit_fails_the_drill(
+    world: CopiedTopic,
+) -> None:
+    world.p.join("audit", kind="consumer")
+    world.b.kinds = frozenset({"classic"})
+
+    result = run_drill(context_of(world))
+
+    assert not result.ok
+    [named] = [one for one in result.warnings if "which B does not admit" in one]
+    assert named.startswith("1 group (audit) with the consumer group protocol")
+    [group] = [one for one in result.groups if one.problems]
+    assert group.group == "audit"
+    assert "no member could join" in group.problems[0]
 
 
 def test_what_would_block_a_failover_is_a_problem(world: CopiedTopic) -> None:

@@ -241,7 +241,7 @@ def test_a_share_group_does_not_move_where_it_cannot_be(world: World) -> None:
     """The others move; it would fail between the hold and the redirect."""
     world.p.commit("queue", {PAYMENTS: 95})
     world.p.share("queue", {PAYMENTS: 3})
-    world.b.can_share = False
+    world.b.kinds = frozenset({"classic", "consumer"})
 
     plan = moves.plan(world.context(), ALL, dry_run=True)
 

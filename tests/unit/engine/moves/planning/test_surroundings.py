@@ -8,7 +8,8 @@ from typing import Literal
 
 import pytest
 from tests import moves
-from tests.unit.engine.moves.control.moving import REQUEST, World, config_in
+from tests.unit.engine.moves.control.moving import REQUEST, World, busy_world, config_in
+from tests.unit.engine.moves.giving_up import Disaster
 
 from srm.config.model import Config
 from srm.domain.moves.announcements import Ack
@@ -56,6 +57,45 @@ def write_with_ids(world: World) -> None:
 
 def test_a_move_in_good_surroundings_has_no_warning(world: World) -> None:
     assert warned(world) == []
+
+
+def test_what_the_target_does_not_admit_is_named(world: World) -> None:
+    world.p.join("near", kind="consumer")
+    world.b.kinds = frozenset({"classic"})
+    world.b.broker_settings["group.max.session.timeout.ms"] = "10000"
+    world.b.alter_topic_configs({"Payments": {"max.message.bytes": "1000"}})
+    world.b.client_quotas[("user", "ada"),] = {"producer_byte_rate": 1.0}
+
+    plan = moves.plan(world.context(), REQUEST, dry_run=True)
+
+    protocol, session, size, quota = (
+        one.line for one in plan.findings if one.id == "target-limits"
+    )
+    assert "1 group (near) with the consumer group protocol, which B does not admit" in protocol
+    assert "--exclude-group" in protocol
+    assert "group.max.session.timeout.ms is 10000 on B and 1800000 on P" in session
+    assert "max.message.bytes of topic Payments is 1000 on B" in size
+    assert "quota producer_byte_rate of user ada is 1 on B and none on P" in quota
+    assert plan.blocking == ()
+
+
+def test_without_the_source_the_defaults_of_clients_are_compared(config: Config) -> None:
+    disaster = Disaster(busy_world(config))
+    disaster.world.b.broker_settings["transaction.max.timeout.ms"] = "10000"
+
+    plan = disaster.planned()
+
+    [found] = [one.text for one in plan.findings if one.id == "target-limits"]
+    assert found.startswith("transaction.max.timeout.ms is 10000 on B and 60000 by default in")
+
+
+@pytest.mark.parametrize("side", ["p", "b"])
+def test_limits_that_srm_may_not_see_are_one_note(world: World, side: str) -> None:
+    getattr(world, side).broker_settings = {}
+
+    [line] = warned(world)
+
+    assert line.startswith(f"limits of {side.upper()} for clients are not compared: srm lacks")
 
 
 def test_a_topic_that_the_opposite_flow_does_not_copy_does_not_return(world: World) -> None:
