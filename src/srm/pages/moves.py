@@ -414,7 +414,11 @@ def outcome_lines(report: MoveReport) -> Iterator[str]:
     read = [f"{name} {group.records:,}" for name, group in sorted(found.groups.items())]
     gone = sum(entry.only_copied for entry in found.partitions)
     without = f", without {gone:,} that had been copied" if gone else ""
-    late = f", {found.late:,} of them written after the move" if found.late else ""
+    late = (
+        f", {found.late:,} of them written after the move by producers' clocks"
+        if found.late
+        else ""
+    )
     least = "at least " if found.unread else ""
     count = f"{least}{amount(found.records, 'record')}"
     yield (

@@ -265,7 +265,7 @@ class PartitionOutcome:
     """One source partition: offsets are source offsets, ranges [from, to), times epoch ms.
 
     ``residue_from``, ``residue_to``: range of ``records`` not copied before the source returned.
-    ``late``: number of those with a timestamp after the move had paused the flow.
+    ``late``: number of those that producers wrote, by their clocks, after the pause of the flow.
     ``cut_from``, ``cut_to``: range of ``only_copied`` records that the source has lost.
     ``gone``: offsets that retention deleted before they could be copied.
     """

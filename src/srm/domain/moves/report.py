@@ -580,14 +580,32 @@ def _rpo(
         return None, None
     found, at_most = progress.forecast.not_copied, progress.forecast.at_most
     if outcome is not None:
-        counted, gone = outcome.records - outcome.late, sum(one.gone for one in outcome.partitions)
+        counted = _lost(progress.forecast, outcome)
+        gone = sum(one.gone for one in outcome.partitions)
         if outcome.is_whole:
-            return counted, max(counted + gone, (outcome.late and at_most) or 0)
+            is_exact = counted == outcome.records
+            return counted, max(counted + gone, 0 if is_exact else at_most or 0)
         # Lost logs had the records that were not copied.
         found = max(counted, found if outcome.has_lost_logs else 0)
         at_most = None if at_most is None else max(found + gone, at_most)
     # A source without growth at its last answer bounds nothing.
     return found, at_most if at_most != found else None
+
+
+def _lost(forecast: Forecast, outcome: Outcome) -> int:
+    """Return the residue without what producers wrote after the pause, by their own clocks.
+
+    All that the source had at its last answer counts, whatever these clocks say.
+    """
+    known = {topic.topic: topic.not_copied for topic in forecast.topics}
+    records, late = Counter[str](), Counter[str]()
+    for one in outcome.partitions:
+        records[one.topic] += one.records
+        late[one.topic] += one.late
+    return sum(
+        max(count - late[topic], min(count, known.get(topic, 0)))
+        for topic, count in records.items()
+    )
 
 
 def _rpo_seconds(outcome: Outcome | None, rpo_records: int | None) -> float | None:
