@@ -251,14 +251,16 @@ class FailoverConsumer:
     def _hand_over(self, count: int) -> list[FailoverMessage]:
         if self._member is None:
             return []
-        if self._member.fresh and self._followed is not None:
+        if self._member.fresh is not None and self._followed is not None:
+            if member_id := self._member.native.memberid():
+                self._announcer.join(self._subject, self._member.cluster, member_id)
+            works = bool(self._member.fresh)
             try:
                 positions = self._member.start_offsets()
             except GivenUpError:
                 return []
-            if member_id := self._member.native.memberid():
-                self._announcer.join(self._subject, self._member.cluster, member_id)
-            self._announcer.reach(self._subject, self._followed, "resumed", positions)
+            if works:  # else it waits for partitions of other members
+                self._announcer.reach(self._subject, self._followed, "resumed", positions)
         found = self._member.take(count)
         self._current = [message for message in found if message.error() is None]
         for message in found:

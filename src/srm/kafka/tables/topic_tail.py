@@ -60,7 +60,7 @@ class KafkaTopicTail:
     ) -> None:
         # After a transaction marker at the end, the end is only seen by one fetch more.
         self._props = props
-        self._fetching, self._later = fetching, fetching if later is None else later
+        self._fetching = fetching, fetching if later is None else later
         self._opened: Mapping[str, object] = fetching
         self._hurries = False
         self._principal = principal
@@ -154,7 +154,7 @@ class KafkaTopicTail:
                     return pairs
 
     def _open(self) -> Consumer:
-        wanted = self._later if self.caught_up and not self._hurries else self._fetching
+        wanted = self._fetching[self.caught_up and not self._hurries]
         if wanted is not self._opened:
             self.close()
         if self._consumer is None:
