@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -13,9 +14,10 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from tests.acknowledgements import acks_on
-from tests.integration.moving import Site, route_clients
+from tests.integration.moving import PARTITIONS, Site, route_clients
 from tests.waiting import DEADLINE_S, eventually
 
+from srm.client import routing
 from srm.client.consumer import FailoverConsumer
 from srm.client.producer import FailoverProducer
 from srm.client.routing import RoutingWatcher
@@ -333,3 +335,34 @@ def test_a_topic_that_comes_into_being_is_read_too_and_the_others_are_read_on(
         assert producer.flush(DEADLINE_S) == 0
         eventually(lambda: read(late), "the record of the new topic")
     assert committed(site, site.p, group)[f"{site.topic}-0"] == 10
+
+
+def test_replicas_with_one_client_id_announce_the_member_ids_that_the_broker_lists(
+    site: Site, watcher: RoutingWatcher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic has three partitions: one of the four members waits without any."""
+    monkeypatch.setattr(routing, "REPEAT_S", 0.5)
+    group, cluster = f"replicas-{site.unique}", site.clusters[site.p]
+
+    def said() -> list[str]:
+        ours = (ack for ack in acks_on(cluster) if ack.subject == f"group:{group}")
+        return sorted(ack.members.get(site.p, "") for ack in ours)
+
+    with ExitStack() as stack:
+        consumers = [
+            stack.enter_context(reading(site, group, watcher, **{"client.id": "shop"}))
+            for _ in range(PARTITIONS + 1)
+        ]
+
+        def have_said_their_ids() -> bool:
+            for consumer in consumers:
+                consumer.poll(0.05)
+            ids = site.clusters[site.p].groups([group])[group].ids
+            said = [
+                one for one in acks_on(site.clusters[site.p]) if one.subject == f"group:{group}"
+            ]
+            known = sorted(one.members.get(site.p, "") for one in said)
+            return len(ids) == len(consumers) and known == sorted(ids)
+
+        eventually(have_said_their_ids, "all members")
+    eventually(lambda: said() == [], "each takes back its own")

@@ -87,7 +87,7 @@ def acks(site: Site, alias: str, subject: str) -> list[Ack]:
 
 def has_said(site: Site, alias: str, subject: str, state: str, generation: int) -> bool:
     """Whether a client has ever acknowledged so; it may have come to something else since."""
-    acks = (one.ack for one in ClientsHistory.read(site.clusters[alias]).messages())
+    acks = (one.ack for one in ClientsHistory.read_all(site.clusters[alias]).messages())
     return (subject, state, generation) in ((a.subject, a.state, a.generation) for a in acks)
 
 

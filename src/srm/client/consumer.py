@@ -251,14 +251,16 @@ class FailoverConsumer:
         """Announce where the member starts; return whether it may hand messages over."""
         if self._member is None or self._failures:
             return False
-        if self._member.fresh and self._followed is not None:
+        if self._member.fresh is not None and self._followed is not None:
+            if member_id := self._member.native.memberid():
+                self._announcer.join(self._subject, self._member.cluster, member_id)
+            works = bool(self._member.fresh)
             try:
                 positions = self._member.start_offsets()
             except GivenUpError:
                 return False
-            if member_id := self._member.native.memberid():
-                self._announcer.join(self._subject, self._member.cluster, member_id)
-            self._announcer.reach(self._subject, self._followed, "resumed", positions)
+            if works:  # else it waits for partitions of other members
+                self._announcer.reach(self._subject, self._followed, "resumed", positions)
         return True
 
     def _take(self, count: int) -> list[Any]:

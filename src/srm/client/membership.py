@@ -53,7 +53,8 @@ Place = tuple[str, int]
 class Membership:
     """A consumer on one cluster, not subscribed yet; ``epoch`` numbers its stays, from 1.
 
-    ``aside``: makes the calls that may block.
+    ``aside``: makes the calls that may block. ``fresh``: partitions that it has got since the last
+    :meth:`start_offsets`, None without an assignment since.
     """
 
     native: Consumer
@@ -63,7 +64,7 @@ class Membership:
     commits: bool
     is_given_up: Callable[[], bool] = lambda: False
     owned: set[Place] = field(default_factory=set)
-    fresh: list[TopicPartition] = field(default_factory=list)
+    fresh: list[TopicPartition] | None = None
     given_up: bool = False
     unsure: dict[str, int] = field(default_factory=dict)
     _pending: deque[FailoverMessage] = field(default_factory=deque)
@@ -170,7 +171,7 @@ class Membership:
     def gain(self, partitions: Sequence[TopicPartition]) -> None:
         """Record assigned partitions."""
         self.owned |= {(one.topic, one.partition) for one in partitions}
-        self.fresh += partitions
+        self.fresh = [*(self.fresh or ()), *partitions]
         for one in partitions:
             self.unsure.pop(_name((one.topic, one.partition)), None)  # it is read again here
 
@@ -187,8 +188,8 @@ class Membership:
 
     def start_offsets(self) -> dict[str, int]:
         """Return committed offsets of partitions assigned since the last call (or GivenUpError)."""
-        fresh, self.fresh = self.fresh, []
-        return {_name(place): offset for place, offset in self._read_commits(fresh).items()}
+        fresh, self.fresh = self.fresh, None
+        return {_name(place): offset for place, offset in self._read_commits(fresh or ()).items()}
 
     def count_uncommitted(self, partitions: Sequence[TopicPartition]) -> dict[str, int]:
         """Count records processed and, by the cluster's offsets, not committed."""

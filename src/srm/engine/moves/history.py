@@ -21,7 +21,7 @@ from srm.domain.moves.routing import (
 from srm.domain.moves.whereabouts import Whereabouts
 from srm.domain.names import internal_topics
 from srm.domain.text.documents import decode_or_none
-from srm.engine.cluster_ports import Cluster, Stamped, tolerate
+from srm.engine.cluster_ports import Cluster, CompactedTopic, Stamped, tolerate
 from srm.engine.moves.context import MoveContext
 
 _T = TypeVar("_T")
@@ -90,11 +90,21 @@ class ClientsHistory(_History):
 
     @classmethod
     def read(cls, cluster: Cluster) -> Self:
-        name, records = internal_topics.CLIENTS, dict[bytes, Sequence[Stamped]]()
+        """Read the last announcement of each client on each subject."""
+        rows = (table.read_stamped().items() for table in cls._tables(cluster))
+        return cls(cluster.alias, {key: (row,) for some in rows for key, row in some})
+
+    @classmethod
+    def read_all(cls, cluster: Cluster) -> Self:
+        """Read the earlier announcements, too, that the topic still has."""
+        rows = (table.read_history().items() for table in cls._tables(cluster))
+        return cls(cluster.alias, {key: row for some in rows for key, row in some})
+
+    @staticmethod
+    def _tables(cluster: Cluster) -> list[CompactedTopic]:
+        name = internal_topics.CLIENTS
         count = cluster.partition_counts([name]).get(name, 0)
-        for table in [cluster.compacted_topic(name, number) for number in range(count)]:
-            records |= table.read_history()
-        return cls(cluster.alias, records)
+        return [cluster.compacted_topic(name, number) for number in range(count)]
 
     def messages(self) -> Iterator[StampedAck]:
         """Yield all announcements, oldest first for each client."""
@@ -102,6 +112,7 @@ class ClientsHistory(_History):
 
     @cached_property
     def acks(self) -> tuple[StampedAck, ...]:
+        """The last of each client on each subject, in this order of both."""
         last = self._decode_acks({key: rows[-1:] for key, rows in self.records.items()})
         return tuple(sorted(last, key=lambda one: (one.ack.subject, one.ack.client)))
 
@@ -115,6 +126,7 @@ class ClientsHistory(_History):
             yield StampedAck(ack, row.timestamp_ms, row.by_broker)
 
 
+_ReadClients = Callable[[Cluster], ClientsHistory]
 _NO_CLIENTS: Final = ClientsHistory("", {})
 
 
@@ -133,19 +145,21 @@ class RoutingTables:
     now_ms: int = 0
 
     @classmethod
-    def read(cls, context: MoveContext) -> Self:
-        """Read both clusters; an unavailable source is skipped, which is logged."""
-        one, source = cls.read_target(context), context.source
+    def read(cls, context: MoveContext, said: _ReadClients = ClientsHistory.read) -> Self:
+        """Read both clusters, with ``said`` for what clients announced.
+
+        An unavailable source is skipped, which is logged.
+        """
+        one, source = cls.read_target(context, said), context.source
         trouble = f"routes of {source.alias} cannot be read"
-        there = tolerate(
-            lambda: (RoutingHistory.read(source), ClientsHistory.read(source)), trouble
-        )
+        there = tolerate(lambda: (RoutingHistory.read(source), said(source)), trouble)
         return one if there is None else replace(one, source=there[0], said_on_source=there[1])
 
     @classmethod
-    def read_target(cls, context: MoveContext) -> Self:
-        target, said = context.target, ClientsHistory.read(context.target)
-        return cls(RoutingHistory.read(target), said_on_target=said, now_ms=context.now_ms())
+    def read_target(cls, context: MoveContext, said: _ReadClients = ClientsHistory.read) -> Self:
+        target = context.target
+        routes, clients = RoutingHistory.read(target), said(target)
+        return cls(routes, said_on_target=clients, now_ms=context.now_ms())
 
     @property
     def on_source(self) -> tuple[StampedAck, ...]:

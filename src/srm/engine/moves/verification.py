@@ -535,7 +535,7 @@ class Arrivals:
         self.plan, self.progress = plan, progress
         self._clocked = progress.hold_stamp_ms is not None
         self.now_ms = context.now_ms()
-        tables = RoutingTables.read(context)
+        tables = RoutingTables.read(context, ClientsHistory.read_all)
         self.now: InForce = InForce.of(plan, progress, Whereabouts(tables.tables))
         stamps = tables.target.stamps("go", progress) if self._clocked else None
         self.gone_ms: int | None = stamps and stamps[0]

@@ -60,14 +60,12 @@ class KafkaTopicTail:
     ) -> None:
         # After a transaction marker at the end, the end is only seen by one fetch more.
         self._props = props
-        self._fetching, self._later = fetching, fetching if later is None else later
+        self._fetching = fetching, fetching if later is None else later
         self._opened: Mapping[str, object] = fetching
-        self._hurries = False
         self._principal = principal
         self._since_ms = since_ms
         self._topic = topic
         self._partition = partition
-        self.where = f"following {topic}-{partition}"
         self._consumer: Consumer | None = None
         self._assigned = False
         self._next: int | None = None
@@ -82,6 +80,10 @@ class KafkaTopicTail:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @property
+    def where(self) -> str:
+        return f"following {self._topic}-{self._partition}"
+
     def close(self) -> None:
         consumer, self._consumer = self._consumer, None
         self._assigned = False
@@ -94,11 +96,12 @@ class KafkaTopicTail:
         The end is the high watermark: while a transaction is open it is not reached. The end of a
         topic that does not exist is.
         """
-        deadline, self._hurries = time.monotonic() + timeout_s, True
+        deadline, (soon, later) = time.monotonic() + timeout_s, self._fetching
+        self._fetching = soon, soon
         try:
             return self._read_to(self._high_watermark(timeout_s), deadline)
         finally:
-            self._hurries = False
+            self._fetching = soon, later
 
     def _read_to(
         self, end: int | None, deadline: float
@@ -154,7 +157,7 @@ class KafkaTopicTail:
                     return pairs
 
     def _open(self) -> Consumer:
-        wanted = self._later if self.caught_up and not self._hurries else self._fetching
+        wanted = self._fetching[self.caught_up]
         if wanted is not self._opened:
             self.close()
         if self._consumer is None:
