@@ -43,8 +43,8 @@ def test_places_are_served_in_the_order_in_which_they_were_taken(cluster: FakeCl
     for number in range(3):
         waiting.append(Thread(target=take_turn, args=(number,)))
         waiting[-1].start()
-        while len(queued(cluster)) < number + 2:
-            pass
+        while waiting[-1].is_alive() and len(queued(cluster)) < number + 2:
+            time.sleep(0.001)
     assert served == []
     first.leave()
     for thread in waiting:
