@@ -665,7 +665,7 @@ MUTANTS: Final[Sequence[Mutant]] = (
     Mutant(
         "no turns",
         "a step that was fenced opens the writer in its turn",
-        (("srm.engine.control.queue:Place.wait", _always(None)),),
+        (("srm.engine.control.control_topics:Place.wait", _always(None)),),
         killer="tests/unit/engine/control/test_queue.py",
     ),
 )
