@@ -5,7 +5,7 @@
     make bench BENCH_ARGS="--case 1kb --repeat 3"
     make bench BENCH_ARGS=--scale                many topics and partitions, srm alone, 4 minutes
     make bench BENCH_ARGS=--fleet                cost of a fleet, also of MM2 tuned, 16 minutes
-    make bench BENCH_ARGS=--moves                moves beside past ones, many at once, 10 minutes
+    make bench BENCH_ARGS=--moves                moves after past ones, many at once, 10 minutes
     make bench BENCH_ARGS="--case map"           reading offset maps of any length, 6 minutes
     make bench BENCH_ARGS=--report               write docs/benchmarks.md from build/bench
 

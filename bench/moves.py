@@ -1,4 +1,4 @@
-"""Cost of one small move beside many past ones, and of many moves at once.
+"""Cost of one small move after many past ones, and of many moves at once.
 
 Two embedded brokers, topics copied by a real replicator, one group without members for each move.
 The past is written as the records that ended moves of 3 000 groups keep. Measures the time from
@@ -56,7 +56,7 @@ _MOVE_S: Final = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cost of moves beside a past: median and longest time from hold to go, CPU of one process."""
+    """Cost of moves after a past: median and longest time from hold to go, CPU of one process."""
 
     past: int
     at_once: int
