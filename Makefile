@@ -56,7 +56,7 @@ simulate: venv ## Play 100 000 seeds of the simulated world (SEEDS=0:3000 fewer;
 mutants: venv ## Remove each safety mechanism in turn and check that a simulation fails
 	@$(BIN)/python -m tests.mutants
 
-bench: venv ## Measure the replicator and MirrorMaker 2 into build/bench (BENCH_ARGS=--full: all cases; --fleet, --scale)
+bench: venv ## Measure the replicator and MirrorMaker 2 into build/bench (BENCH_ARGS=--full: all cases; --fleet, --scale, --moves)
 	@$(BIN)/python bench/run.py $(BENCH_ARGS)
 
 clients: venv ## Measure how unmodified clients follow an address (root, Debian; CLIENTS_ARGS="--case dns/dead")

@@ -5,6 +5,7 @@
     make bench BENCH_ARGS="--case 1kb --repeat 3"
     make bench BENCH_ARGS=--scale                many topics and partitions, srm alone, 4 minutes
     make bench BENCH_ARGS=--fleet                cost of a fleet, also of MM2 tuned, 16 minutes
+    make bench BENCH_ARGS=--moves                moves after past ones, many at once, 10 minutes
     make bench BENCH_ARGS="--case map"           reading offset maps of any length, 6 minutes
     make bench BENCH_ARGS=--report               write docs/benchmarks.md from build/bench
 
@@ -26,7 +27,7 @@ from pathlib import Path
 from types import FrameType
 
 from bench import cases as all_cases
-from bench import map_case
+from bench import map_case, moves
 from bench.clusters import PROJECT
 from bench.machine import describe_machine
 from bench.report import write_report, write_summary
@@ -45,6 +46,7 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--full", action="store_true", help="all cases")
     parser.add_argument("--scale", action="store_true", help="many topics and partitions")
     parser.add_argument("--fleet", action="store_true", help="cost by batches and partitions")
+    parser.add_argument("--moves", action="store_true", help="moves, many past and many at once")
     parser.add_argument(
         "--case",
         action="append",
@@ -119,6 +121,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(sys.argv[1:] if arguments is None else arguments)
     if options.report:
         say(f"written: {write_report(load_all(options.out), options.docs)}")
+        return 0
+    if options.moves:
+        moves.run(options.out / "moves")
         return 0
     plan = plan_of(options)
     machine = describe_machine()

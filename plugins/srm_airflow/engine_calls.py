@@ -58,11 +58,11 @@ def opened_move(
 
     ``shared``: use the clients of the other moves that wait in this process.
     """
-    from srm.wiring import open_clusters, open_move  # noqa: PLC0415 - not for parsing
+    from srm.wiring import OPEN_PAIR, open_move  # noqa: PLC0415 - not for parsing
     from srm_airflow.clusters import CLUSTERS  # noqa: PLC0415 - as above
 
     resolved = load_config(config or config_path())
-    opened_by = CLUSTERS.open if shared else open_clusters
+    opened_by = CLUSTERS.open if shared else OPEN_PAIR
     with open_move(resolved, source, target, unplanned=unplanned, opened_by=opened_by) as context:
         yield context
 

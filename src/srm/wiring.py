@@ -172,7 +172,7 @@ OpenClusters = Callable[
     [Config, Iterable[str], float], AbstractContextManager[Mapping[str, Cluster]]
 ]
 
-_OPEN_PAIR: Final[OpenClusters] = functools.partial(
+OPEN_PAIR: Final[OpenClusters] = functools.partial(
     open_clusters, together=True, kept=(internal_topics.MOVES,)
 )
 
@@ -184,7 +184,7 @@ def open_move(
     target: str,
     *,
     unplanned: bool = False,
-    opened_by: OpenClusters = _OPEN_PAIR,
+    opened_by: OpenClusters = OPEN_PAIR,
 ) -> Iterator[MoveContext]:
     """Open both flows between two clusters, for a move from source to target.
 

@@ -748,4 +748,16 @@ MUTANTS: Final[Sequence[Mutant]] = (
         (("srm.engine.drill:_Comparison.problem", _always("")),),
         killer=DRILL,
     ),
+    Mutant(
+        "a move never ends",
+        "a move whose residue is over keeps its report and its line alone",
+        (("srm.domain.moves.line:MoveLine.end", lambda _: lambda self: self),),
+        killer="tests/unit/engine/moves/test_past_moves.py",
+    ),
+    Mutant(
+        "no turns",
+        "a step that was fenced opens the writer in its turn",
+        (("srm.engine.control.control_topics:Place.wait", _always(None)),),
+        killer="tests/unit/engine/control/test_queue.py",
+    ),
 )

@@ -53,13 +53,22 @@ class Recorded:
 
     @classmethod
     def of(cls, cluster: Cluster) -> Recorded:
-        """Read what a cluster has."""
-        topics = (internal_topics.ROUTING, internal_topics.MOVES)
+        """Read what a cluster has had, of moves that have ended, too."""
         routing, moves = (
-            {key: [row.value for row in rows] for key, rows in history.items()}
-            for history in (cluster.compacted_topic(topic).read_history() for topic in topics)
+            _values(cluster, topic) for topic in (internal_topics.ROUTING, internal_topics.MOVES)
         )
         return cls(cluster.alias, routing, moves)
+
+
+def _values(cluster: Cluster, topic: str) -> dict[bytes, list[bytes]]:
+    found: dict[bytes, list[bytes]] = {}
+
+    def take(_: int, key: bytes, value: bytes | None) -> None:
+        if value is not None:
+            found.setdefault(key, []).append(value)
+
+    cluster.compacted_topic(topic).scan(take)
+    return found
 
 
 def violations(source: Recorded, target: Recorded, folder: Path) -> list[str]:

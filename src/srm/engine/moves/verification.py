@@ -353,9 +353,11 @@ def report(context: MoveContext, move_id: str) -> MoveReport:
 
 
 def _final(store: MoveStore, move_id: str) -> MoveReport | None:
-    """Return the report of a move that has ended; None while it may still change."""
+    """Return the report of a move that has ended, even unwatched; None while it may change."""
     line, kept = store.line(move_id), store.report(move_id)
-    return kept.report if kept is not None and line is not None and line.ended else None
+    if kept is None or line is None or not line.ended:
+        return None
+    return replace(kept.report, residue_over=True)
 
 
 def watch_residue(context: MoveContext, move_id: str) -> MoveReport:

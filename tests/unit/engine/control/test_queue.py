@@ -8,9 +8,13 @@ from threading import Thread
 import pytest
 
 from srm.domain.names import internal_topics
-from srm.engine.control import control_topics, queue
-from srm.engine.control.control_topics import create_control_topics, until_not_fenced
-from srm.engine.control.queue import QUEUE_PREFIX, Place
+from srm.engine.control import control_topics
+from srm.engine.control.control_topics import (
+    QUEUE_PREFIX,
+    Place,
+    create_control_topics,
+    until_not_fenced,
+)
 from srm.errors import BusyError, FencedError
 from srm_lab.testing.fake_cluster import FakeCluster
 
@@ -43,8 +47,8 @@ def test_places_are_served_in_the_order_in_which_they_were_taken(cluster: FakeCl
     for number in range(3):
         waiting.append(Thread(target=take_turn, args=(number,)))
         waiting[-1].start()
-        while len(queued(cluster)) < number + 2:
-            pass
+        while waiting[-1].is_alive() and len(queued(cluster)) < number + 2:
+            time.sleep(0.001)
     assert served == []
     first.leave()
     for thread in waiting:
@@ -56,7 +60,7 @@ def test_places_are_served_in_the_order_in_which_they_were_taken(cluster: FakeCl
 def test_the_place_of_a_dead_process_is_passed(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(queue, "TURN_S", 0.01)
+    monkeypatch.setattr(control_topics, "TURN_S", 0.01)
     Place(cluster.compacted_topic(MOVES)).wait(time.monotonic() + 60)  # and never leaves
     place = Place(cluster.compacted_topic(MOVES))
 

@@ -200,6 +200,17 @@ def test_a_move_that_has_held_no_client_ends_after_a_day(world: World) -> None:
         moves.hold(context, "m1")
 
 
+def test_a_reported_move_that_no_look_has_watched_ends_after_a_day(world: World) -> None:
+    context = finished(world)
+    assert not moves.kept_report(context, "m1").report.residue_over
+    world.passing(_DAY_MS + 400_000)
+
+    level(world.context())
+
+    assert keys_of(world, "P") == keys_of(world, "B") == {b"report:m1", b"line:m1"}
+    assert moves.watch_residue(context, "m1").residue_over
+
+
 def test_a_released_move_may_be_held_again_days_later(world: World) -> None:
     context = world.context()
     moves.plan(context, REQUEST, "m1")
