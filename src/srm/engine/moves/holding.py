@@ -48,6 +48,7 @@ from srm.engine.moves.effects import (
 )
 from srm.engine.moves.facts import MoveFacts
 from srm.engine.moves.history import RoutingHistory
+from srm.engine.moves.losses import reason_of_pause
 from srm.engine.moves.planning import findings, plan_at_go, route_problem, settings_of
 from srm.engine.moves.registers import Registers, record, transact
 from srm.engine.moves.store import MoveStore, accepted_key
@@ -334,8 +335,7 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: MoveFacts) -> MoveP
     Safe to repeat. After a crash the flow stays paused: hold again, or release.
     """
     begun_ms = context.now_ms()  # RTO counts from here
-    flow, switch = plan.request.flow, context.forward.own_switch
-    reason = f"unplanned {plan.request.operation} {plan.move_id}: {flow.source} is lost"
+    switch, reason = context.forward.own_switch, reason_of_pause(plan)
     wanted = Pause(secrets.token_hex(8), operator(context.host), reason, begun_ms, plan.move_id)
     _leave_if_late(context, plan, switch.pause(wanted))
     unsealed = switch.seal(sorted({*before.away.copies.values()} - {*before.without_leader}))
