@@ -303,6 +303,9 @@ def _start(
         if reason and not (unplanned and is_taken):
             raise ConflictError(f"move {plan.move_id} cannot start: {reason}")
     seen = {one.ack.generation for one in acks if one.ack.subject in concerned}  # also on others
+    moved = [one for side in SIDES for one in registers.tables(side).progress.values()]
+    # Routes may be lost, with their topic; clients keep what they have read.
+    seen |= {one.attempt for one in moved if not concerned.keys().isdisjoint(one.homes)}
     ranked = [*concerned.values(), *(routes[subject] for subject in routes if is_home(subject))]
     others = [one for one in ranked if one and one.move_id != plan.move_id]
     knew = next_generation(others, known.knew, *(seen - {known.attempt})) - 1

@@ -94,6 +94,19 @@ def test_a_route_that_clients_follow_is_never_replaced_by_a_lower_one(world: Wor
     assert {route.move_id for route in world.routes("B").values()} == {"m2"}
 
 
+def test_an_attempt_ranks_above_one_whose_routes_are_lost(world: World) -> None:
+    """Clients that run have read them, and would take the hold for that of the past."""
+    moves.release(hold(world, "B", "C", "m2"), "m2")
+    before = world.routes("B")["group:audit"].generation
+    lose_routes(world, "A", "B", "C")
+    level_if_needed(world.context("A", "B").forward)
+    assert world.routes("B")["group:audit"].generation < before
+
+    hold(world, "B", "C", "m3")
+
+    assert world.routes("B")["group:audit"].generation > before
+
+
 def test_lost_routes_block_a_planned_move_and_are_hints_of_the_status(world: World) -> None:
     lose_routes(world, "A", "B")
     context = world.context("A", "B")
