@@ -248,7 +248,7 @@ def findings(
             *staying,
             *found,
             *(() if is_blocked else nothing_to_move(facts)),
-            *working_elsewhere(facts),
+            *elsewhere_warnings(facts),
             *replication_warnings(facts, down),
             *group_warnings(facts),
             *halted_problems(facts, down),
@@ -272,7 +272,7 @@ def _after_loss(
             *map(as_warning, redirect_problems(context.forward, facts.request)),
             *fence_problems(context, facts),
             *group_problems(facts),
-            *working_elsewhere(facts),
+            *elsewhere_warnings(facts),
             *group_warnings(facts),
             *loss_warnings(facts, move_id),
         ),
@@ -471,7 +471,7 @@ def route_problem(
     return f"{why}: {TAKE_OVER}" if request.is_unplanned else why
 
 
-def working_elsewhere(facts: MoveFacts) -> Iterator[Finding]:
+def elsewhere_warnings(facts: MoveFacts) -> Iterator[Finding]:
     """Yield where clients at home on the source work, if the move leads only those of others."""
     where, request, away = facts.routing.where, facts.request, defaultdict[str, list[str]](list)
     for subject in () if request.reroute else facts.subjects:
