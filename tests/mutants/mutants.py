@@ -545,6 +545,12 @@ MUTANTS: Final[Sequence[Mutant]] = (
         killer="tests/simulation/test_chains.py",
     ),
     Mutant(
+        "lost routes of decided moves stay lost",
+        "routes of decided moves that a cluster has lost are written again",
+        (("srm.engine.moves.registers:lost_routes", _always({})),),
+        killer="tests/unit/engine/moves/control/test_losses.py",
+    ),
+    Mutant(
         "a decision covers what clients write under a route",
         "records written under a route to the source are not residue",
         (("srm.engine.recovery:ReturnedFlow._routed_by", _always({})),),

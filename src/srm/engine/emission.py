@@ -11,6 +11,7 @@ from srm.engine.cluster_ports import tolerate
 from srm.engine.drill import remove_leftovers
 from srm.engine.groups import checkpoints
 from srm.engine.groups.checkpoints import CheckpointSummary, Look
+from srm.engine.moves.losses import restore_pause
 from srm.engine.moves.registers import level_if_needed
 from srm.engine.ports import FlowContext
 from srm.errors import SrmError
@@ -40,6 +41,8 @@ def emit(
         flow, target, now_ms = context.config.flow, context.target, context.now_ms()
         routes = f"{flow}: the routes of both clusters"
         tolerate(lambda: level_if_needed(context), routes, SrmError)
+        pause = f"{flow}: the pause of an abandoned source"
+        tolerate(lambda: restore_pause(context), pause, SrmError)
         leftovers = f"leftovers of a drill on {target.alias} remain for now"
         tolerate(lambda: remove_leftovers(target, now_ms), leftovers, SrmError)
     return checkpoints.emit(context, groups, dry_run=dry_run, look=look)

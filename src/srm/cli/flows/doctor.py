@@ -46,6 +46,7 @@ from srm.engine.control import control_lists, topic_sync
 from srm.engine.control.control_topics import clock_findings
 from srm.engine.control.limits import read_limits
 from srm.engine.control.recorded_copies import with_recorded
+from srm.engine.moves.losses import lost_pause_findings, lost_route_findings
 from srm.engine.ports import FlowContext
 from srm.errors import AuthorizationError, ConfigError, SrmError, UsageError
 from srm.kafka.cluster import KafkaCluster
@@ -321,7 +322,9 @@ def _topics(context: FlowContext, name: str) -> Iterator[Check | SrmError]:
             cause = problem.what.replace(topic, "{}")
             causes.setdefault(cause, []).append(topic)
             errors.setdefault(cause, problem)
-        yield from (ConfigError(one.text, one.action) for one in clock_findings(cluster))
+        found = (*clock_findings(cluster), *lost_route_findings([cluster], flow))
+        yield from (ConfigError(one.text, one.action) for one in found)
+    yield from (ConfigError(one.text, one.action) for one in lost_pause_findings(context))
     for cause, error in errors.items():
         yield type(error)(cause.replace("{}", some(causes[cause])), error.action)
     if plan.skipped:

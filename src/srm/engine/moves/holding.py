@@ -50,6 +50,7 @@ from srm.engine.moves.effects import (
 )
 from srm.engine.moves.facts import Look, MoveFacts
 from srm.engine.moves.history import ClientsHistory, RoutingHistory
+from srm.engine.moves.losses import reason_of_pause
 from srm.engine.moves.planning import findings, plan_at_go, route_problem, settings_of
 from srm.engine.moves.registers import Registers, record, transact
 from srm.engine.moves.store import MoveStore, accepted_key
@@ -342,6 +343,11 @@ def _start(
         if reason and not (unplanned and is_taken):
             raise ConflictError(f"move {plan.move_id} cannot start: {reason}")
     seen = {one.ack.generation for one in acks if one.ack.subject in concerned}  # also on others
+    # Routes may be lost, with their topic; clients keep what they have read.
+    led = {each.move_id for route in routes.values() for each in route.each}
+    lines = [one for one in registers.store.lines() if one.move_id not in led and not one.ended]
+    moved = [registers.store.progress(one.move_id) for one in lines if one.progress.attempt]
+    seen |= {one.attempt for one in moved if not concerned.keys().isdisjoint(one.homes)}
     ranked = [*concerned.values(), *(routes[subject] for subject in routes if is_home(subject))]
     others = [one for one in ranked if one and one.move_id != plan.move_id]
     knew = next_generation(others, known.knew, *(seen - {known.attempt})) - 1
@@ -361,8 +367,7 @@ def pause_flow(context: MoveContext, plan: MovePlan, before: MoveFacts) -> MoveP
     Safe to repeat. After a crash the flow stays paused: hold again, or release.
     """
     begun_ms = context.now_ms()  # RTO counts from here
-    flow, switch = plan.request.flow, context.forward.own_switch
-    reason = f"unplanned {plan.request.operation} {plan.move_id}: {flow.source} is lost"
+    switch, reason = context.forward.own_switch, reason_of_pause(plan)
     wanted = Pause(secrets.token_hex(8), operator(context.host), reason, begun_ms, plan.move_id)
     _leave_if_late(context, plan, switch.pause(wanted))
     unsealed = switch.seal(sorted({*before.away.copies.values()} - {*before.without_leader}))

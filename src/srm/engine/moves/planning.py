@@ -251,6 +251,7 @@ def findings(
             *staying,
             *found,
             *(() if is_blocked else nothing_to_move(facts)),
+            *elsewhere_warnings(facts),
             *replication_warnings(facts, down),
             *group_warnings(facts),
             *halted_problems(facts, down),
@@ -274,6 +275,7 @@ def _after_loss(
             *map(as_warning, redirect_problems(context.forward, facts.request)),
             *fence_problems(context, facts),
             *group_problems(facts),
+            *elsewhere_warnings(facts),
             *group_warnings(facts),
             *loss_warnings(facts, move_id),
         ),
@@ -474,6 +476,18 @@ def route_problem(
     there = some(sorted(where.clusters(subject, request.source)))
     why = f"{subject} is routed to {there}, so it cannot leave {request.source}"
     return f"{why}: {TAKE_OVER}" if request.is_unplanned else why
+
+
+def elsewhere_warnings(facts: MoveFacts) -> Iterator[Finding]:
+    """Yield where clients at home on the source work, if the move leads only those of others."""
+    where, request, away = facts.routing.where, facts.request, defaultdict[str, list[str]](list)
+    for subject in () if request.reroute else facts.subjects:
+        there = where.clusters(subject, request.source)
+        if request.source not in there and where.homes_on(subject, request.source):
+            away[some(sorted(there))].append(subject)
+    for place, subjects in away.items():
+        clients = f"clients at home on {request.source} ({some(subjects)})"
+        yield warning("elsewhere", f"{clients} work on {place}: not moved")
 
 
 def group_problems(facts: MoveFacts) -> Iterator[Finding]:

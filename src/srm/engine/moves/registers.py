@@ -22,8 +22,9 @@ from srm.domain.names import internal_topics
 from srm.engine.cluster_ports import Cluster, CompactedTopic, ControlWriter, loudness
 from srm.engine.control.control_topics import STEP_S, until_not_fenced
 from srm.engine.moves.context import SIDES, MoveContext, Side, as_move, ensure_topics
+from srm.engine.moves.losses import lost_routes, misses_routes
 from srm.engine.moves.store import MoveStore
-from srm.engine.moves.tables import ControlChange, ControlTables
+from srm.engine.moves.tables import ControlChange, ControlTables, MoveRecords
 from srm.engine.ports import FlowContext
 from srm.errors import FencedError, UnavailableError
 
@@ -171,6 +172,13 @@ class Registers:
         for side in SIDES if over else ():
             self.write_if_there(side, ControlChange(lines=over))
 
+    def restore(self) -> None:
+        """Write the routes of decided moves that a cluster has lost, as with its topic."""
+        for side, tables in [*self._tables.items()]:
+            if lost := lost_routes(tables):
+                log.warning("writing routes that %s lost again", self._clusters[side].alias)
+                self.write_if_there(side, ControlChange(lost))
+
     def _is_over(self, line: MoveLine) -> bool:
         return line.ends == self._aliases and line.is_over(self._now_ms())
 
@@ -195,8 +203,13 @@ def level(context: MoveContext) -> None:
     Without them clients of a cluster that was lost, and the next move, follow outdated routes.
     """
     ensure_topics(context)
+
+    def body(registers: Registers) -> None:
+        registers.require(*SIDES)
+        registers.restore()
+
     with closing(context.writers):
-        transact(context, "the routes of both clusters", lambda one: one.require(*SIDES))
+        transact(context, "the routes of both clusters", body)
 
 
 def record(context: MoveContext, change: ControlChange) -> None:
@@ -207,8 +220,11 @@ def record(context: MoveContext, change: ControlChange) -> None:
 def level_if_needed(context: FlowContext) -> None:
     """Write what a cluster of a flow lacks, opening writers only if needed."""
     sides = context.target, context.source
-    rows = [one.compacted_topic(internal_topics.ROUTING).read().items() for one in sides]
-    if not any(is_subject(key) for key, _ in rows[0] ^ rows[1]):
+    rows = [one.compacted_topic(internal_topics.ROUTING).read() for one in sides]
+    if misses_routes(MoveRecords.read(context.target), rows[0].keys()):
+        level(as_move(context))
+        return
+    if not any(is_subject(key) for key, _ in rows[0].items() ^ rows[1].items()):
         return
     aliases = frozenset(cluster.alias for cluster in sides)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from typing import Final
 
 from srm.domain.moves.gate import Writers, unknown_writers, unrouted_members
@@ -25,6 +26,7 @@ from srm.engine.flows.target_topics import StateTopic
 from srm.engine.groups.checkpoints import WITHOUT_OFFSETS, per_group
 from srm.engine.moves.context import MoveContext
 from srm.engine.moves.facts import MoveFacts, TopicPair
+from srm.engine.moves.losses import lost_route_findings
 from srm.engine.moves.reading import read_writers, topics_to_move
 from srm.errors import AuthorizationError, message
 
@@ -39,8 +41,12 @@ def surrounding_findings(context: MoveContext, facts: MoveFacts) -> Iterator[Fin
 
     For a lost source only its target and the configuration are read.
     """
-    for cluster in (context.target,) if facts.is_away else (context.target, context.source):
+    clusters = (context.target,) if facts.is_away else (context.target, context.source)
+    for cluster in clusters:
         yield from clock_findings(cluster)
+    lost = lost_route_findings(clusters, facts.request.flow)
+    # A lost source keeps nothing from being repaired, and nothing waits for it.
+    yield from (replace(one, blocks=not facts.is_away) for one in lost)
     yield from _way_back(context, facts)
     yield from missing_topics(context, facts)
     yield from _narrow_originals(context, facts)

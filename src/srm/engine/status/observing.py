@@ -29,6 +29,7 @@ from srm.engine.groups.checkpoints import per_group, survey
 from srm.engine.groups.proving import Survey
 from srm.engine.moves.context import without_source
 from srm.engine.moves.facts import MoveFacts
+from srm.engine.moves.losses import lost_pause_findings, lost_route_findings
 from srm.engine.moves.planning import nothing_to_move, unsettled_problems
 from srm.engine.moves.reading import read_outlook, read_target
 from srm.engine.moves.store import undecided_moves
@@ -90,6 +91,10 @@ def flow_status(context: FlowContext) -> FlowStatus:
             f"{error.what}, {context.source.alias} {also}", error.action
         ) from error
     status = state.status
+    lost = [*lost_route_findings([context.target], status.flow), *lost_pause_findings(context)]
+    if not status.source_error:
+        lost += lost_route_findings([context.source], status.flow)
+    status = replace(status, hints=(*status.hints, *(one.line for one in lost)))
     if status.standing is None or state.outlook is None:
         return status
     found = [*missing_topics(without_source(context), state.outlook)]

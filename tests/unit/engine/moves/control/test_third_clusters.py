@@ -329,6 +329,8 @@ def test_an_unplanned_move_leaves_clients_where_they_work_on_a_healthy_cluster(
             step(context, "m3")
 
     assert bool(plan.blocking) is (later != "CA")
+    alone = "clients at home on A (topic:Payments, group:audit) work on B: not moved"
+    assert (alone in plan.warnings) is (later == "CA")
     assert all("are already routed to B" in line for line in plan.blocking)
     assert places(world) == {"A": "B", "B": "B", "C": "C"}
 
