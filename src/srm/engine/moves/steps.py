@@ -219,10 +219,8 @@ def _keep(
             f"move {plan.move_id} is now {known.step} and its hold is over: see "
             f"'{context.command(f'status {plan.move_id}')}'"
         )
-    # Keep confirmations of redirectors since the look at the clusters, and what is left out.
-    since = {name: getattr(known, name) for name in ("calls", "left_alone", "homes")}
-    kept = progress if plan.request.is_unplanned else replace(progress, **since)
-    renew(registers, plan, context.now_ms(), replace(kept, calls=known.calls))
+    # Keep confirmations of redirectors since the look at the clusters.
+    renew(registers, plan, context.now_ms(), replace(progress, calls=known.calls))
 
 
 def apply_positions(
