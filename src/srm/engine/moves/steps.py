@@ -231,11 +231,9 @@ def _keep(
             f"move {plan.move_id} is now {known.step} and its hold is over: see "
             f"'{context.command(f'status {plan.move_id}')}'"
         )
-    # Keep confirmations of redirectors since the look at the clusters, and what is left out.
-    since = {name: getattr(known, name) for name in ("calls", "left_alone", "homes")}
-    now = progress if plan.request.is_unplanned else replace(progress, **since)
+    # Keep confirmations of redirectors since the look at the clusters.
     documents = {} if kept is None else {accepted_key(plan.move_id): kept.value()}
-    change = ControlChange({}, (replace(now, calls=known.calls),), documents)
+    change = ControlChange({}, (replace(progress, calls=known.calls),), documents)
     renew(registers, plan, context.now_ms(), change)
 
 

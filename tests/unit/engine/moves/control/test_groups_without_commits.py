@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -223,6 +224,29 @@ def test_a_group_that_is_deleted_during_the_wait_is_left_out_and_released(world:
     report = finished(world, context)
     assert world.routes("B")["group:near"].cluster == "P"
     assert world.routes("B")["group:far"].cluster == "B"
+    assert GONE.format("was") in str(report.problems)
+    moves.verify(context, "m1")
+
+
+@pytest.mark.parametrize("write", range(1, 4))
+def test_what_another_process_leaves_out_during_apply_stays_left_out(
+    world: World, write: int
+) -> None:
+    context, other = held(world), world.context()
+    world.report("P", "B")
+    world.passing()
+    assert moves.wait_status(context, "m1").ready
+
+    def leave_out() -> None:
+        world.p.delete_groups(["near"])
+        moves.wait_status(other, "m1")
+
+    world.writes.before[world.writes.count + write] = leave_out
+    with suppress(GateClosedError, ConflictError):
+        moves.apply(context, "m1")
+
+    report = finished(world, context)
+    assert world.routes("B")["group:near"].cluster == "P"
     assert GONE.format("was") in str(report.problems)
     moves.verify(context, "m1")
 
