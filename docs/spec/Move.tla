@@ -74,6 +74,12 @@ Merged == Highest(reg["P"], reg["B"])
 Lease(generation, beat) ==
     IF generation = 0 THEN 0 ELSE (generation - 1) * (MaxBeat + 1) + beat + 1
 
+(* A hold is over when its newest beat has run out: by the clock that      *)
+(* stamps it, that of the target.  Then only a new attempt holds again.    *)
+(* The code looks at it within the transaction that renews, so the model   *)
+(* takes both as one moment.                                               *)
+IsOver(r) == r.rank = Hold /\ Lease(r.generation, r.beat) <= expired
+
 -----------------------------------------------------------------------------
 (* What an operator does to a register.                                    *)
 
@@ -151,7 +157,8 @@ HoldOpensSource(o) ==
     /\ LET m == op[o].move
            both == Highest(Seen(o, Target(m)), reg[Source(m)])
        IN  /\ MayCommit(o, Target(m))
-           /\ both.rank # Hold /\ both.to = Source(m)
+           /\ both.rank # Hold \/ (both.by = m /\ IsOver(both))
+           /\ both.to = Source(m)
            /\ \E g \in NextGenerations(both.generation) :
                 Open(o, Source(m), [op[o] EXCEPT !.at = "hold: both open", !.generation = g])
 
@@ -191,6 +198,7 @@ RenewOpensTarget(o, m) ==
     /\ LET known == Highest(reg[Target(m)], reg[Source(m)])
        IN  /\ At(o, "idle") \/ (At(o, "gate open") /\ m = op[o].move /\ SameAttempt(known, o))
            /\ OwnHold(known, m)
+           /\ On("ended") => ~IsOver(known)
            /\ known.beat < MaxBeat
            /\ Open(o, Target(m), [op[o] EXCEPT !.at = "renew: target open", !.move = m,
                                   !.generation = known.generation, !.beat = known.beat + 1])
@@ -213,6 +221,7 @@ Renewed(o) ==
 
 RenewWritesTarget(o) ==
     /\ op[o].at \in {"renew: target open", "renew: both open"}
+    /\ On("ended") => ~IsOver(reg[Target(op[o].move)])
     /\ Commit(o, Target(op[o].move), HoldRecord(o, FALSE))
     /\ Goes(o, IF At(o, "renew: both open") THEN [op[o] EXCEPT !.at = "renew: target written"]
                ELSE IF On("beat on source") THEN StartsOver(o)
@@ -463,6 +472,14 @@ NobodyGoesEarly ==
     \A c \in Clients : client[c].view.generation > 0 /\ client[c].view.rank = Gone =>
         [generation |-> client[c].view.generation, rank |-> Gone, to |-> client[c].view.to,
          stamp |-> client[c].view.stamp] \in outcome
+
+(* A hold that is over is not renewed: a late step of its attempt holds    *)
+(* no client again.                                                        *)
+EndedHoldsEnd ==
+    [][\A m \in Moves :
+        LET t == Target(m)
+        IN  OwnHold(reg[t], m) /\ IsOver(reg[t]) /\ reg'[t].generation = reg[t].generation
+            => reg'[t].rank # Hold \/ reg'[t].beat = reg[t].beat]_vars
 
 -----------------------------------------------------------------------------
 (* No client is held for ever: when nobody renews (the bound on beats sees *)

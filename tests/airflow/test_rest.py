@@ -40,6 +40,8 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
             """Keep quiet."""
 
     with answering(HTTPServer(("127.0.0.1", 0), Handler)) as address:
+        for variable in (rest.USER_VARIABLE, rest.PASSWORD_VARIABLE):  # of the tests' Airflow
+            monkeypatch.delenv(variable, raising=False)
         monkeypatch.setattr(rest.conf, "get", lambda *_args, **_kwargs: f"http://{address}")
         yield seen
 

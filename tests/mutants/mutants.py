@@ -677,6 +677,12 @@ MUTANTS: Final[Sequence[Mutant]] = (
         killer="tests/unit/engine/moves/test_unplanned_together.py",
     ),
     Mutant(
+        "a hold never ends",
+        "a late step of an attempt whose hold is over changes nothing",
+        (("srm.domain.moves.progress:MoveProgress.end_of_hold", _always("")),),
+        killer=FENCING,
+    ),
+    Mutant(
         "an approval covers any loss",
         "an unplanned move holds only up to the loss that its approval accepts",
         (("srm.engine.moves.holding:beyond_approval", _always("")),),

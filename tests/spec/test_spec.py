@@ -24,6 +24,7 @@ _MOVE = {
     "attempt": ({**_ONE_CLIENT, "MaxGeneration": "2", "MaxBeat": "0"}, "OneOutcome"),
     "chain": (_ONE_CLIENT, "DecidedOnlyWithTheGateOpen"),
     "beat on source": (_ONE_CLIENT, "DecidedOnlyWithTheGateOpen"),
+    "ended": ({**_NOBODY, "MaxBeat": "1"}, "EndedHoldsEnd"),
     "read before lapse": (_ONE_CLIENT, "DecidedOnlyWithTheGateOpen"),
     "intent is kept": ({**_NOBODY, "MaxBeat": "1"}, "OneOutcome"),
     "clock": ({**_NOBODY, "Unplanned": '{"P", "B"}'}, "OneOutcome"),

@@ -71,5 +71,5 @@ def check(folder: Path, module: str, config: str, *, workers: int = 1) -> Outcom
 def _violated(output: str, code: int) -> str | None:
     if code in _HOLDS:
         return None
-    named = re.search(r"Invariant (\w+) is violated", output)
+    named = re.search(r"(?:Invariant|Action property) (\w+) is violated", output)
     return named[1] if named else "a property of behaviours"

@@ -396,10 +396,11 @@ class MovePlan(Document):
     def accepted_rpo(self) -> int | None:
         """Records that an approval of an unplanned move accepts to lose; None: no bound is known.
 
-        The forecast's upper bound, grown at its rate for the time limit of the move.
+        The forecast's upper bound, grown at its rate for the time limit of the move, a minute or
+        more.
         """
         found = self.forecast
-        return None if found is None else found.grown(self.request.wait_seconds)
+        return None if found is None else found.grown(max(60.0, self.request.wait_seconds))
 
     def numbers(self) -> dict[str, int | float | None]:
         if self.forecast is not None:

@@ -67,6 +67,8 @@ def test_an_approval_covers_what_the_source_takes_within_the_time_limit(disaster
     forecast = replace(plan.forecast, rate=10.0)
 
     assert replace(plan, forecast=forecast).accepted_rpo == 7 + 600
+    brief = replace(plan.request, wait_seconds=1.0)
+    assert replace(plan, forecast=forecast, request=brief).accepted_rpo == 7 + 600
 
 
 def test_a_bound_that_is_no_longer_known_needs_an_approval(disaster: Disaster) -> None:
