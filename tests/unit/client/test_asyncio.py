@@ -70,6 +70,9 @@ class Native:
             arrived = self.arrived.wait(timeout)
             return [self.messages.pop(0) for _ in range(count)] if arrived else []
 
+    def memberid(self) -> str:
+        return "member-1"
+
     def store_offsets(self, offsets: list[TopicPartition]) -> None:
         self.stored = offsets[0].offset
 

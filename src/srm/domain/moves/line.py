@@ -30,7 +30,7 @@ class MoveLine(Document):
 
     ``request``: without names of topics and groups; ``groups``: the first of them, and a number.
     ``progress``: without the values of single groups and partitions.
-    ``blocking``: the first reasons.
+    ``blocking``: the first reasons; ``led``: one subject that its routes lead.
     ``ended``: only this and the report are kept; no plan of this id is written again.
     """
 
@@ -40,6 +40,7 @@ class MoveLine(Document):
     request: MoveRequest
     groups: str = ""
     blocking: tuple[str, ...] = ()
+    led: str = ""
     progress: MoveProgress = field(default_factory=lambda: MoveProgress(""))
     ended: bool = False
 
@@ -51,7 +52,8 @@ class MoveLine(Document):
         return made.at(progress or MoveProgress(plan.move_id))
 
     def at(self, progress: MoveProgress) -> Self:
-        return replace(self, progress=MoveProgress(**values_of(progress, *_LIGHT)))
+        light, led = MoveProgress(**values_of(progress, *_LIGHT)), min(progress.homes, default="")
+        return replace(self, progress=light, led=led)
 
     def end(self) -> Self:
         return replace(self, ended=True)

@@ -184,9 +184,9 @@ class RoutingTables:
 
     @cached_property
     def where(self) -> Whereabouts:
-        return Whereabouts(self.tables, Presence(self._announced, self.now_ms))
+        return Whereabouts(self.tables, Presence(self._announcements, self.now_ms))
 
     @property
-    def _announced(self) -> tuple[StampedAck, ...]:
-        """What clients announced: they do so on all clusters, on that of their work most surely."""
+    def _announcements(self) -> tuple[StampedAck, ...]:
+        """Those of all clusters: clients reach that of their work most surely."""
         return (*self.said_on_target.acks, *self.said_on_source.acks_of_itself)

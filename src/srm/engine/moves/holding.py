@@ -50,7 +50,7 @@ from srm.engine.moves.effects import (
 )
 from srm.engine.moves.facts import Look, MoveFacts
 from srm.engine.moves.history import ClientsHistory, RoutingHistory
-from srm.engine.moves.losses import reason_of_pause
+from srm.engine.moves.losses import is_without_routes, reason_of_pause
 from srm.engine.moves.planning import findings, plan_at_go, route_problem, settings_of
 from srm.engine.moves.registers import Registers, record, transact
 from srm.engine.moves.store import MoveStore, accepted_key
@@ -344,9 +344,8 @@ def _start(
             raise ConflictError(f"move {plan.move_id} cannot start: {reason}")
     seen = {one.ack.generation for one in acks if one.ack.subject in concerned}  # also on others
     # Routes may be lost, with their topic; clients keep what they have read.
-    led = {each.move_id for route in routes.values() for each in route.each}
-    lines = [one for one in registers.store.lines() if one.move_id not in led and not one.ended]
-    moved = [registers.store.progress(one.move_id) for one in lines if one.progress.attempt]
+    lost = [line for line in registers.store.lines() if is_without_routes(line, routes)]
+    moved = [registers.store.progress(line.move_id) for line in lost]
     seen |= {one.attempt for one in moved if not concerned.keys().isdisjoint(one.homes)}
     ranked = [*concerned.values(), *(routes[subject] for subject in routes if is_home(subject))]
     others = [one for one in ranked if one and one.move_id != plan.move_id]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import partial
 
 from srm.domain.flow_state.replication_records import Pause
 from srm.domain.moves.disaster import OUTCOME_PREFIX
+from srm.domain.moves.line import MoveLine
 from srm.domain.moves.plan import MovePlan
-from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.routing import Route, merge_tables
 from srm.domain.names import internal_topics
 from srm.domain.names.topics import Flow
@@ -33,30 +33,29 @@ def lost_routes(tables: ControlTables) -> dict[str, Route]:
     """Return the routes of decided moves that a cluster lacks; those that it has rank higher."""
     found = [
         Attempt(plan, progress).go(progress.times_ms["gone"])
-        for plan, progress in _decided(tables.moves)
-        if _lacks(tables, progress)
+        for line in _decisions(tables.moves)
+        if is_without_routes(line, tables.routes)
+        if (plan := tables.moves.plans.get(line.move_id)) is not None
+        if (progress := tables.moves.progress.get(line.move_id)) is not None
     ]
     return dict(tables.new_part(ControlChange(merge_tables(found))).routes)
 
 
-def _decided(moves: MoveRecords) -> Iterator[tuple[MovePlan, MoveProgress]]:
-    """Yield the decided moves of which a cluster has more than a line."""
-    for move_id, line in moves.lines.items():
-        if line.progress.is_decided and not line.ended:
-            plan, progress = moves.plans.get(move_id), moves.progress.get(move_id)
-            if plan is not None and progress is not None and progress.is_decided:
-                yield plan, progress
+def is_without_routes(line: MoveLine, routes: Mapping[str, Route]) -> bool:
+    """Return whether neither a move's last attempt nor a later one leads the clients it led."""
+    route = routes.get(line.led)
+    return bool(line.led) and (route is None or route.generation < line.progress.attempt)
 
 
-def _lacks(tables: ControlTables, progress: MoveProgress) -> bool:
-    known = [tables.routes.get(subject) for subject in progress.homes]
-    return any(route is None or route.generation < progress.attempt for route in known)
+def _decisions(moves: MoveRecords) -> list[MoveLine]:
+    """Return the decided moves of which a cluster has more than a line."""
+    lines = moves.lines.values()
+    return [line for line in lines if line.progress.is_decided and line.led and not line.ended]
 
 
 def misses_routes(moves: MoveRecords, routing: Collection[bytes]) -> bool:
     """Return whether no key of a routing topic is of some decided move: it was deleted."""
-    firsts = (next(iter(progress.homes), "") for _, progress in _decided(moves))
-    return any(one and one.encode() not in routing for one in firsts)
+    return any(line.led.encode() not in routing for line in _decisions(moves))
 
 
 def lost_pause(context: FlowContext) -> Pause | None:
@@ -69,10 +68,12 @@ def lost_pause(context: FlowContext) -> Pause | None:
     moves, flow = MoveRecords.read(context.target), context.config.flow
     unplanned = [
         (progress.times_ms["holding"], plan)
-        for plan, progress in _decided(moves)
-        if plan.request.is_unplanned and plan.request.flow == flow
+        for line in _decisions(moves)
+        if line.request.is_unplanned and line.request.flow == flow
+        if moves.document(f"{OUTCOME_PREFIX}{line.move_id}") is None
+        if (plan := moves.plans.get(line.move_id)) is not None
+        if (progress := moves.progress.get(line.move_id)) is not None
         if progress.forecast is not None
-        if moves.document(f"{OUTCOME_PREFIX}{plan.move_id}") is None
     ]
     if not unplanned:
         return None

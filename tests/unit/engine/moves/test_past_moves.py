@@ -18,6 +18,7 @@ from srm.domain.moves.progress import MoveProgress
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.revisions import KeptReport
 from srm.domain.names import internal_topics
+from srm.engine.moves.attempt import Attempt
 from srm.engine.moves.registers import level, transact
 from srm.engine.moves.store import MoveStore
 from srm.engine.moves.tables import ControlChange
@@ -36,7 +37,8 @@ def past(number: int, at_ms: int) -> ControlChange:
     plan = MovePlan(f"m-{number}", at_ms, request, ("Payments",), rows, (), {})
     homes = dict.fromkeys(plan.subjects, ("P",))
     at = MoveProgress(plan.move_id, 9, "reported", 1, times_ms={"gone": at_ms}, homes=homes)
-    return ControlChange(progress=(at,), documents={f"plan:{plan.move_id}": plan.value()})
+    documents = {f"plan:{plan.move_id}": plan.value()}
+    return ControlChange(Attempt(plan, at).go(at_ms), (at,), documents)
 
 
 @pytest.fixture
@@ -63,9 +65,9 @@ def keys_of(world: World, alias: str) -> set[bytes]:
 
 def add_past(world: World, count: int, *sides: str) -> None:
     for number in range(count):
-        records = past(number, world.clock()).records()[MOVES]
-        for alias in sides:
-            world.clusters[alias].compacted_topic(MOVES).write(records)
+        for topic, records in past(number, world.clock()).records().items():
+            for alias in sides:
+                world.clusters[alias].compacted_topic(topic).write(records)
 
 
 @pytest.mark.parametrize("count", [1, 12])
