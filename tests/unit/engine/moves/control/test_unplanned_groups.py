@@ -517,7 +517,7 @@ def test_groups_at_home_on_the_target_block_no_planned_move(
         assert plan.group_names == ("far", "near")
 
 
-def test_a_living_member_on_the_target_is_no_remnant_of_a_client_with_its_name(
+def test_a_living_member_on_the_target_stays_though_a_client_has_its_name(
     disaster: Disaster,
 ) -> None:
     """A service at work on both sites, with one client id: only a member id is removed."""
