@@ -138,7 +138,6 @@ def says(world: World, home: str, cluster: str, generation: int, client: str) ->
     """Let a producer that works on a cluster say so on all of them, as clients do."""
     ack = Ack(
         *("topic:Payments", client, generation, "resumed", cluster, world.clock()),
-        kind="producer",
         home=home,
     )
     for each in world.clusters.values():

@@ -50,7 +50,7 @@ def left(plan: MovePlan) -> list[str]:
 
 def announce(world: World, group: str, *topics: str) -> None:
     at = {f"{topic}-0": 0 for topic in topics}
-    ack = Ack(f"group:{group}", "c1", 0, "resumed", "P", world.clock(), at, "consumer")
+    ack = Ack(f"group:{group}", "c1", 0, "resumed", "P", world.clock(), at)
     world.p.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
 
 
