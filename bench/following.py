@@ -103,7 +103,6 @@ class Case:
                 ack = Ack(
                     *("group:audit", "shop", 7, "processed", "P", 1_764_000_000_000),
                     positions={f"Payments-{number}": 100 for number in range(3)},
-                    kind="consumer",
                     instance=f"{written % count:016}",
                 )
                 self.producer.produce(self.topic, ack.value(), ack.key())

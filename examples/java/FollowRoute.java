@@ -120,7 +120,7 @@ public class FollowRoute {
     long done = (told - since) / 1_000_000;
     String value = state == null ? null : String.format(
         "{'subject':'%s','client':'%s','generation':%d,'state':'%s','cluster':'%s','time_ms':%d,"
-            + "'positions':{%s},'kind':'consumer','host':'%s','ages_ms':{'%s':%d},'home':'%s'}",
+            + "'positions':{%s},'host':'%s','ages_ms':{'%s':%d},'home':'%s'}",
         subject, client, route.generation, state, route.cluster, System.currentTimeMillis() - done,
         String.join(",", starts.entrySet().stream().map(at -> "'" + at.getKey() + "':" + at.getValue()).toList()),
         host, state, done, home).replace('\'', '"');

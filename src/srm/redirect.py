@@ -25,6 +25,7 @@ from srm.config.model import RedirectSettings
 from srm.domain.moves.routing import RedirectKind, RedirectOrder
 from srm.engine.ports import Caller, CallResult
 from srm.http_post import PostError, post
+from srm.logs import printable
 from srm.telemetry import trace_environment, trace_headers
 
 _FIRST_PAUSE_S: Final = 0.3
@@ -166,7 +167,7 @@ def _end_group(process: subprocess.Popen[bytes], grace_s: float) -> None:
 
 def _printable_line(output: bytes, number: int) -> str:
     lines = output.decode(errors="replace").strip().splitlines()
-    return "".join(c for c in lines[number][:_SHOWN] if c.isprintable()) if lines else ""
+    return printable(lines[number])[:_SHOWN] if lines else ""
 
 
 _ONE_TRY_S: Final = 10.0

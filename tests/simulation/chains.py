@@ -26,20 +26,20 @@ SILENT_MS = 100_000
 
 
 class Chain:
-    """One chain, by its seed; ``told`` are its moves so far."""
+    """One chain, by its seed; ``played`` are its moves so far."""
 
     def __init__(self, seed: int, names: str, home: Path) -> None:
         self._rng = random.Random(seed)
         self._world = world_of(home, *map("".join, combinations(names, 2)), names=names)
         self._places = {name: name for name in names}
-        self.told: list[str] = []
+        self.played: list[str] = []
 
     def play(self) -> str:
         """Carry out some moves; return the first difference from the model, if there is one."""
         for number in range(self._rng.randint(2, 6)):
             self._move(f"m{number}")
             if (found := self._found()) != self._places:
-                return f"{', '.join(self.told)}: clients are on {found}, not on {self._places}"
+                return f"{', '.join(self.played)}: clients are on {found}, not on {self._places}"
         return ""
 
     def _move(self, move_id: str) -> None:
@@ -58,9 +58,9 @@ class Chain:
         if end == "unplanned":
             context, request = without(world, source, target), replace(request, mode="unplanned")
         plan = moves.plan(context, request, move_id)
-        self.told.append(f"{end} {source}{target}{'' if names[0] else ' of everything'}")
+        self.played.append(f"{end} {source}{target}{'' if names[0] else ' of everything'}")
         if plan.blocking:
-            self.told[-1] += " (blocked)"
+            self.played[-1] += " (blocked)"
             return
         try:
             moves.hold(context, move_id)
@@ -72,7 +72,7 @@ class Chain:
                 moved = [home for home, at in self._places.items() if at == source]
                 self._places |= dict.fromkeys(moved, target)
         except SrmError as error:
-            self.told[-1] += f" ({error})"
+            self.played[-1] += f" ({error})"
             moves.release(context, move_id)
         if end == "unplanned":
             context.forward.own_switch.leave(move_id)

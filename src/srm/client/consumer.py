@@ -130,7 +130,7 @@ class FailoverConsumer:
         self._logger = logger
         self._watcher = watcher or routing.RoutingWatcher(config, home)
         self._owns_watcher = watcher is None
-        self._announcer = routing.Announcer(self._watcher, client_id, "consumer")
+        self._announcer = routing.Announcer(self._watcher, client_id)
         self._subject = group_subject(group)
         self._commits = _flag(conf, "enable.auto.commit")
         self._topics: list[str] | None = None

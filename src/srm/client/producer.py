@@ -137,7 +137,7 @@ class FailoverProducer:
         )
         self._watcher = watcher or routing.RoutingWatcher(config, home)
         self._owns_watcher = watcher is None
-        self._announcer = routing.Announcer(self._watcher, client_id, "producer")
+        self._announcer = routing.Announcer(self._watcher, client_id)
         self._changed = threading.Condition()
         self._followed: dict[str, Route] = {}
         self._numbers = count()

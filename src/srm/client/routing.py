@@ -30,7 +30,7 @@ from srm.client.forking import keep_for_good, survive_fork
 from srm.client.messages import PRINCIPAL, with_place
 from srm.clock import now_ms
 from srm.config.model import Config
-from srm.domain.moves.announcements import Ack, AckState, ClientKind
+from srm.domain.moves.announcements import Ack, AckMoment, AckState
 from srm.domain.moves.routing import ERA, KnownRoutes, Route, decode_route, is_home, is_subject
 from srm.domain.names import internal_topics
 from srm.errors import IntegrityError, SrmError, UnavailableError
@@ -91,12 +91,9 @@ class Announcement:
     All states belong to one generation. A hold discards the states after an earlier hold of it.
     """
 
-    def __init__(
-        self, subject: str, client: str, kind: ClientKind, home: str = "", instance: str = ""
-    ) -> None:
+    def __init__(self, subject: str, client: str, home: str = "", instance: str = "") -> None:
         self._subject = subject
         self._client = client
-        self._kind = kind
         self._home = home
         self._instance = instance
         self.members: dict[str, str] = {}
@@ -105,7 +102,7 @@ class Announcement:
         self._reached: dict[AckState, Moment] = {}
         self._positions: dict[str, int] = {}
         self._uncommitted = Counter[str]()
-        self._idle_ms: int | None = None
+        self._written_s: float | None = None
         self.unwritten: Counts = {}
 
     def reach(
@@ -117,7 +114,10 @@ class Announcement:
         idle_s: float | None = None,
         unwritten: Counts | None = None,
     ) -> None:
-        """Record a state; the first position of each partition is kept, and the last idle time."""
+        """Record a state; the first position of each partition is kept.
+
+        ``idle_s``: time since a producer's last record.
+        """
         if self._route is None or self._route.generation != route.generation or state == "held":
             self._reached.clear()
             self._positions.clear()
@@ -127,7 +127,7 @@ class Announcement:
         # A new assignment does not undo "processed".
         further = state == "resumed" and "processed" in self._reached
         self._route, self._state = route, "processed" if further else state
-        self._idle_ms = self._idle_ms if idle_s is None else round(idle_s * 1000)
+        self._written_s = self._written_s if idle_s is None else now.monotonic_s - idle_s
         self.unwritten = unwritten or {}
         self._reached.setdefault(state, now)
         for partition, offset in (positions or {}).items():
@@ -149,19 +149,17 @@ class Announcement:
         """Build the record of the present state, None before the first."""
         if self._route is None:
             return None
-        ages: dict[AckState, int] = {
-            state: max(0, round((now.monotonic_s - since.monotonic_s) * 1000))
-            for state, since in self._reached.items()
-        }
+        began: dict[AckMoment, float] = {one: at.monotonic_s for one, at in self._reached.items()}
+        if self._state == "held" and self._written_s is not None:
+            began["written"] = self._written_s
+        ages = {one: max(0, round((now.monotonic_s - at) * 1000)) for one, at in began.items()}
         return Ack(
             *(self._subject, self._client, self._route.generation, self._state),
             *(self._route.cluster, self._reached[self._state].wall_ms, dict(self._positions)),
-            self._kind,
             socket.gethostname(),
             dict(self._uncommitted),
             ages,
             self._home,
-            self._idle_ms,
             dict(self.unwritten),
             self._instance,
             dict(self.members),
@@ -425,10 +423,9 @@ class Announcer:
     They only report: a refusal is logged. Nothing is opened before the first. Thread-safe.
     """
 
-    def __init__(self, watcher: RoutingWatcher, client_id: str, kind: ClientKind) -> None:
+    def __init__(self, watcher: RoutingWatcher, client_id: str) -> None:
         self._watcher = watcher
         self._client_id = client_id
-        self._kind: ClientKind = kind
         self._instance = os.urandom(8).hex()
         self._lock = threading.Lock()
         self._said: dict[str, Announcement] = {}
@@ -498,7 +495,7 @@ class Announcer:
     def _of(self, subject: str) -> Announcement:
         if subject not in self._said:
             home = self._watcher.home
-            of = (subject, self._client_id, self._kind, home, self._instance)
+            of = (subject, self._client_id, home, self._instance)
             self._said[subject] = Announcement(*of)
         return self._said[subject]
 

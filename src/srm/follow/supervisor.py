@@ -214,10 +214,7 @@ class ProgramSupervisor:
         self._group = group_subject(group) if group else None
         self._looks = make_looks(group, partial(self._queue, self._take_look)) if group else None
         self._announcers = {
-            subject: Announcer(
-                watcher, job.client_id, "consumer" if subject == self._group else "producer"
-            )
-            for subject in job.work.subjects
+            subject: Announcer(watcher, job.client_id) for subject in job.work.subjects
         }
         self._watching = False
         self._said: dict[str, Route] = {}

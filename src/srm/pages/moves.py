@@ -18,6 +18,7 @@ from srm.domain.moves.report import Bounds, MoveReport, read_again_by
 from srm.domain.text.amount import amount, duration, excerpt, few, reasons_text, some, utc
 from srm.domain.text.documents import values_of
 from srm.engine.moves.verification import VerifyStatus
+from srm.logs import printable
 from srm.pages.tables import MOST_ROWS, Listing, SafeConsole
 
 _GROUPS: Final = 20
@@ -148,6 +149,7 @@ def progress_summary(status: SyncStatus) -> dict[str, Any]:
         "synchronised": _count_synchronised(status),
         "blocking": list(excerpt(status.blocking)),
         "asks": list(excerpt(status.asks)),
+        "notes": list(excerpt(status.notes)),
     }
 
 
@@ -289,12 +291,12 @@ def plain_table(
     settings: dict[str, Any] = {"pad_edge": False, "collapse_padding": True}
     table = Listing(*head, title=title, title_justify="left", **settings)
     for row in rows:
-        table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+        table.add_row(*(Text(printable(one)) if isinstance(one, str) else one for one in row))
     return table
 
 
 def _list_names(label: str, lines: Sequence[str], style: str, most: int = MOST_ROWS) -> list[Text]:
-    return [Text.assemble((label, style), f": {line}") for line in few(lines, most)]
+    return [Text.assemble((label, style), f": {printable(line)}") for line in few(lines, most)]
 
 
 def _tick(yes: bool) -> Text:  # noqa: FBT001 -- a cell of a table

@@ -35,7 +35,7 @@ def test_what_was_said_is_repeated_with_its_age_until_the_client_is_closed(
 ) -> None:
     monkeypatch.setattr(routing, "REPEAT_S", 0.02)
     watcher: Any = Watcher()
-    announcer = Announcer(watcher, "c", "producer")
+    announcer = Announcer(watcher, "c")
     announcer.reach("topic:t", Route(0, "P", "go"), "resumed")
     eventually(lambda: len(watcher.acks) >= 3, "repeated")
     announcer.close()
@@ -53,7 +53,7 @@ def test_what_was_said_is_repeated_with_its_age_until_the_client_is_closed(
 def test_it_is_taken_back_once_for_each_subject() -> None:
     """Each cluster has one record of it, whatever cluster it speaks of."""
     watcher: Any = Watcher()
-    announcer = Announcer(watcher, "c", "producer")
+    announcer = Announcer(watcher, "c")
     announcer.reach("topic:t", Route(1, "P", "hold"), "held")
     announcer.reach("topic:t", Route(1, "B", "go"), "resumed")
     announcer.close()
@@ -87,7 +87,7 @@ def test_a_missing_topic_of_routes_is_an_error_only_after_a_move(
     file = tmp_path / "srm-client.properties"
     file.write_text("clusters = P, B\nP.bootstrap.servers = p:1\nB.bootstrap.servers = b:1\n")
     watcher = RoutingWatcher(load_config(file))
-    announcer = Announcer(watcher, "c", "producer")
+    announcer = Announcer(watcher, "c")
     announcer.reach("topic:t", Route(generation, "P", "go"), "resumed")
     announcer.close()
     watcher.close()
@@ -100,7 +100,7 @@ def test_a_missing_topic_of_routes_is_an_error_only_after_a_move(
 def test_each_start_of_a_client_takes_back_its_own_announcement_alone() -> None:
     """Replicas of a service share one client id."""
     watcher: Any = Watcher()
-    one, other = (Announcer(watcher, "shop", "producer") for _ in range(2))
+    one, other = (Announcer(watcher, "shop") for _ in range(2))
     for each in (one, other):
         each.reach("topic:t", Route(0, "P", "go"), "resumed")
     one.close()

@@ -78,7 +78,7 @@ def moment(seconds: float) -> Moment:
 
 
 def test_an_announcement_says_how_long_ago_each_state_was_reached() -> None:
-    said = Announcement("group:g", "c", "consumer")
+    said = Announcement("group:g", "c")
     assert said.ack(moment(0)) is None
     said.reach(GO, "resumed", moment(1), {"T-0": 5})
     said.reach(GO, "processed", moment(3))
@@ -94,7 +94,7 @@ def test_an_announcement_says_how_long_ago_each_state_was_reached() -> None:
 
 def test_positions_add_up_over_the_assignments_of_a_generation() -> None:
     """A cooperative member gets its partitions in several assignments."""
-    said = Announcement("group:g", "c", "consumer")
+    said = Announcement("group:g", "c")
     said.reach(GO, "resumed", moment(1), {"T-0": 5})
     said.reach(GO, "resumed", moment(2), {"T-0": 9, "T-1": 7})
     ack = said.ack(moment(2))
@@ -108,7 +108,7 @@ def test_positions_add_up_over_the_assignments_of_a_generation() -> None:
 
 
 def test_another_assignment_does_not_undo_what_was_processed() -> None:
-    said = Announcement("group:g", "c", "consumer")
+    said = Announcement("group:g", "c")
     said.reach(GO, "processed", moment(1))
     said.reach(GO, "resumed", moment(2), {"T-1": 4})
 
@@ -118,7 +118,7 @@ def test_another_assignment_does_not_undo_what_was_processed() -> None:
 
 
 def test_a_hold_makes_what_was_reached_before_void() -> None:
-    said = Announcement("group:g", "c", "consumer")
+    said = Announcement("group:g", "c")
     said.reach(replace(HOLD, state="go"), "processed", moment(1))
     said.reach(HOLD, "held", moment(2))
 
@@ -129,7 +129,7 @@ def test_a_hold_makes_what_was_reached_before_void() -> None:
 
 
 def test_losses_add_up_until_the_next_stay_is_left() -> None:
-    said = Announcement("group:g", "c", "consumer")
+    said = Announcement("group:g", "c")
     said.reach(GO, "resumed", moment(1))
     said.lose({"T-0": 2})
     said.lose({"T-0": 1, "T-1": 1})

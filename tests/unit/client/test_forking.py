@@ -95,7 +95,7 @@ class Taken:
 
 def test_a_client_in_the_child_is_an_instance_of_its_own() -> None:
     taken: Any = Taken()
-    announcer = Announcer(taken, "shop", "producer")
+    announcer = Announcer(taken, "shop")
     announcer.reach("topic:t", Route(0, "P", "go"), "resumed")
 
     def work() -> str:

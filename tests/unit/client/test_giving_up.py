@@ -509,5 +509,5 @@ def test_a_held_producer_says_for_how_long_it_has_written_nothing(config: Config
     eventually(lambda: made.cluster("busy") is made.cluster("idle") is None, "held")
     made.close()
 
-    held = {ack.subject: ack.idle_ms or 0 for ack in watcher.said if ack.state == "held"}
+    held = {ack.subject: ack.ages_ms["written"] for ack in watcher.said if ack.state == "held"}
     assert held["topic:busy"] < held["topic:idle"]

@@ -162,5 +162,5 @@ def test_the_example_in_java_writes_the_fields_of_an_acknowledgement() -> None:
 
     written = set(re.findall(r"'(\w+)':", record))
 
-    of_clients = {"uncommitted", "idle_ms", "unwritten", "instance", "members"}
+    of_clients = {"uncommitted", "unwritten", "instance", "members"}
     assert written == {field.name for field in fields(Ack)} - of_clients

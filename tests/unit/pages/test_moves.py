@@ -17,6 +17,7 @@ from srm.pages.moves import (
     plan_summary,
     plan_view,
     progress_line,
+    progress_summary,
     progress_view,
     report_line,
     report_view,
@@ -188,6 +189,27 @@ def test_residue_is_dated_by_the_last_look_when_nobody_looks_any_more() -> None:
     assert report_line(over).endswith("residue 7 (last checked 2023-11-14 22:15:00 UTC)")
     never = replace(REPORT, residue_over=False, residue_until_ms=None)
     assert report_line(never).endswith("residue 7")
+
+
+def test_a_line_break_in_a_name_breaks_no_row_and_no_warning() -> None:
+    """A group named ``a<newline>warning: ...`` wrote a line of its own into the plan."""
+    name = "a\nwarning: all is well"
+    groups = (GroupPlan(name, (), (POSITION,)),)
+    broken = replace(PLAN, groups=groups, findings=(problem("x", name),))
+
+    lines = as_text(plan_view(broken)).splitlines()
+
+    assert not any(line.startswith("warning: all") for line in lines)
+    assert "blocked: a\\nwarning: all is well" in lines
+    assert any(line.startswith("a\\nwarning: all is well") for line in lines)
+
+
+def test_the_summary_of_a_wait_names_the_groups_that_are_left_out() -> None:
+    sync = SyncStatus(
+        *("m1", False, False, (), (), 7, (), None, 3.0, False), notes=("group a is left out: x",)
+    )
+
+    assert progress_summary(sync)["notes"] == ["group a is left out: x"]
 
 
 def test_a_wait_says_how_far_it_is_and_for_what() -> None:

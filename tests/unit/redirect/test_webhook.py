@@ -136,4 +136,4 @@ def test_a_call_that_is_cancelled_is_not_tried_again(hook):
 def test_an_answer_cannot_write_to_the_terminal(hook):
     hook.text = b"\x1b[31mred\x07 alert"
 
-    assert post(hook).said == "127.0.0.1 answered 200: [31mred alert"
+    assert post(hook).said == "127.0.0.1 answered 200: \\x1b[31mred\\x07 alert"

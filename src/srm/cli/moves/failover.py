@@ -484,10 +484,12 @@ def _one_move(move_id: str, pair: TwoClusters) -> Looked:
         except UnavailableError as error:
             raise UnavailableError(f"{line}; {error}") from error
     if not is_held:
-        return Looked(seen, lambda console: console.print(line, soft_wrap=True))
+        left = progress.left_lines(planned.request, "was") if progress.is_decided else ()
+        text = Text("\n".join((line, *few(left))))
+        return Looked(seen, lambda console: console.print(text, soft_wrap=True))
     view = move_view(planned, RunEvent("wait", seen))
     held = _HELD.format(**_commands(context, move_id))
-    notes = Text("\n".join((*seen.notes, carrier, held)))
+    notes = Text("\n".join((*few(seen.notes), carrier, held)))
     return Looked(seen, lambda console: console.print(view, notes, sep="\n", soft_wrap=True))
 
 

@@ -14,6 +14,7 @@ from srm.domain.text.documents import Document, decode
 from srm.errors import IntegrityError
 
 AckState = Literal["held", "resumed", "processed"]
+AckMoment = Literal[AckState, "written"]
 ClientKind = Literal["consumer", "producer"]
 
 
@@ -30,9 +31,9 @@ class Ack(Document):
     ``time_ms``: time of ``state`` by the client's clock; ``positions``: offsets it started at.
     ``uncommitted``: records by ``topic-partition`` that it processed before and could not commit.
     ``ages_ms``: age of each state when this was written, by the client's monotonic clock: the
-    record's timestamp minus the age is the broker's time of that state.
+    record's timestamp minus the age is the broker's time of that state. *written*: of a held
+    producer's last record before; absent if not reported.
     ``home``: cluster on which it works without a route; empty if not reported.
-    ``idle_ms``: time from a producer's last record to the hold; None if not reported.
     ``unwritten``: records that wait at a producer which cannot write them, by the reason.
     ``instance``: unique to each start of a client; empty if no two clients have its ``client``.
     ``members``: the broker's id of its last membership in the group, by cluster.
@@ -46,15 +47,18 @@ class Ack(Document):
     cluster: str
     time_ms: int
     positions: Mapping[str, int] = field(default_factory=dict)
-    kind: ClientKind | Literal[""] = ""
     host: str = ""
     uncommitted: Mapping[str, int] = field(default_factory=dict)
-    ages_ms: Mapping[AckState, int] = field(default_factory=dict)
+    ages_ms: Mapping[AckMoment, int] = field(default_factory=dict)
     home: str = ""
-    idle_ms: int | None = None
     unwritten: Mapping[str, int] = field(default_factory=dict)
     instance: str = ""
     members: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> ClientKind:
+        """Return what the client is: consumers follow routes of groups, producers of topics."""
+        return "consumer" if self.subject.startswith("group:") else "producer"
 
     @property
     def identity(self) -> str:
@@ -74,15 +78,15 @@ class StampedAck:
     stamped_ms: int
     by_broker: bool = True
 
-    def at_ms(self, state: AckState) -> int | None:
+    def at_ms(self, state: AckMoment) -> int | None:
         """Return the broker's time of a client's state; None if not reported or not stamped."""
         ages_ms = {self.ack.state: 0, **self.ack.ages_ms}
         return self.stamped_ms - ages_ms[state] if self.by_broker and state in ages_ms else None
 
     def may_have_written(self, since_ms: int) -> bool:
         """Return False for a held producer whose last record is older, by the broker's clock."""
-        at_ms = self.at_ms("held") if self.ack.state == "held" else None
-        return at_ms is None or (idle_ms := self.ack.idle_ms) is None or at_ms - idle_ms >= since_ms
+        written_ms = self.at_ms("written") if self.ack.state == "held" else None
+        return written_ms is None or written_ms >= since_ms
 
 
 def decode_ack(key: bytes, value: bytes) -> Ack:

@@ -232,7 +232,7 @@ def decide_without_look(plan: MovePlan, progress: MoveProgress, now_ms: int) -> 
     """Decide by progress alone (decided, or unplanned and held); None if a look is needed."""
     blocking = unapplied = tuple[str, ...]()
     sent = f"clients have been sent to {plan.request.target}"
-    notes = (sent, *(() if plan.request.is_unplanned else progress.left_lines(plan.request, "was")))
+    notes = (sent, *progress.left_lines(plan.request, "was"))
     elapsed = 0.0
     if not progress.is_decided:
         if not plan.request.is_unplanned:

@@ -112,7 +112,7 @@ def lost_route_findings(clusters: Iterable[Cluster], flow: Flow) -> Iterator[Fin
 
 
 def _movers(tables: ControlTables) -> set[str]:
-    """Return the decided moves of which routes are lost; all of them if there is no route."""
+    """Return the decided moves of which routes are lost; all of them without any route."""
     lost = {route.move_id for route in lost_routes(tables).values()}
     lines = () if tables.routes else tables.moves.lines.values()
     return lost | {line.move_id for line in lines if line.progress.is_decided}

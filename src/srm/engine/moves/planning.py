@@ -487,7 +487,9 @@ def elsewhere_warnings(facts: MoveFacts) -> Iterator[Finding]:
             away[some(sorted(there))].append(subject)
     for place, subjects in away.items():
         clients = f"clients at home on {request.source} ({some(subjects)})"
-        yield warning("elsewhere", f"{clients} work on {place}: not moved")
+        how = f"to move them, too, plan a move from {place}"
+        how = f"{how}, or {TAKE_OVER}" if request.is_unplanned else how
+        yield warning("elsewhere", f"{clients} work on {place}: not moved", how)
 
 
 def group_problems(facts: MoveFacts) -> Iterator[Finding]:

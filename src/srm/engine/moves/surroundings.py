@@ -295,6 +295,13 @@ def _left_behind(context: MoveContext, facts: MoveFacts) -> Iterator[Finding]:
             f"{amount(len(excluded), 'group')} ({some(excluded)}) excluded: not moved, clients "
             f"remain on {source}, where records written after the move arrive only as replicas",
         )
+        known = excluded if request.is_unplanned else context.source.groups()
+        if unknown := [one for one in excluded if one not in known]:
+            yield warning(
+                "left-out",
+                f"{amount(len(unknown), 'excluded group')} ({some(unknown)}) unknown on {source}: "
+                f"check the names of --exclude-group, a group with another name moves",
+            )
     if request.topics or not request.groups:
         return
     everything = topics_to_move(context, request.of_everything, context.target.topics())

@@ -15,19 +15,15 @@ from fastapi import Depends, HTTPException, Request
 
 from srm.config.model import AccessSettings
 from srm.errors import UnavailableError
+from srm.logs import printable
 
 Role = Literal["reader", "operator"]
 ANONYMOUS: Final = "anonymous"
 LONGEST_NAME: Final = 200
 
 
-def one_line(text: str) -> str:
-    """Return an untrusted text in a form that cannot break a line of a log."""
-    return "".join(each if each.isprintable() else "?" for each in text)
-
-
 def _as_one_line(record: logging.LogRecord) -> bool:
-    record.msg, record.args = one_line(record.getMessage()), ()
+    record.msg, record.args = printable(record.getMessage()), ()
     return True
 
 
@@ -44,7 +40,7 @@ class User:
     roles: frozenset[Role] = frozenset()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", one_line(self.name[:LONGEST_NAME]))
+        object.__setattr__(self, "name", printable(self.name)[:LONGEST_NAME])
 
 
 Authenticator = Callable[..., Any]

@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from srm.domain.names.topics import Flow
 from srm.domain.text.documents import adapter, cause, encode
 from srm.errors import ElsewhereError, SrmError, UsageError
-from srm.service.access.access import one_line
+from srm.logs import printable
 from srm.service.views.documents import GroupDetail, Page, Problem
 from srm.service.views.flow_rows import group_detail
 from srm.service.views.views import Views
@@ -136,7 +136,7 @@ def _answer_error(request: Request, error: Exception) -> Response:
             for one in error.errors()
         )
         return problem(request, 422, text)
-    path = one_line(request.url.path)
+    path = printable(request.url.path)
     _logger.error("%s %s failed", request.method, path, exc_info=error)
     return problem(request, 500, f"{type(error).__name__}; see the log")
 

@@ -15,7 +15,7 @@ from typing import get_args
 import pytest
 from rich.console import Console
 from tests import moves
-from tests.unit.engine.moves.control.moving import World, busy_world, config_in, held
+from tests.unit.engine.moves.control.moving import World, busy_world, config_in, held, planned
 from tests.unit.engine.moves.giving_up import Disaster
 from tests.unit.engine.moves.test_superseded import there_and_back
 from tests.waiting import eventually
@@ -230,6 +230,30 @@ def test_a_status_names_the_later_move_that_leads_the_clients(
     assert said("m2").endswith(
         f"sent to P; 'srm failover report {file} m2 --source P --target B' shows how it went"
     )
+
+
+def test_a_status_of_a_decided_move_names_the_groups_that_it_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only JSON and the report named them: clients of them are on P, where B was said."""
+    world = busy_world(config_in(tmp_path))
+    on(world, monkeypatch)
+    context = planned(world)
+    world.obey("near", "far")
+    world.p.delete_groups(["near"])
+    moves.hold(context, "m1")
+    world.report("P", "B")
+    world.passing(2_000)
+    assert moves.wait_status(context, "m1").ready
+    moves.apply(context, "m1")
+    moves.go(context, "m1")
+
+    words = ["failover", "status", "--config", f"{tmp_path}/srm.properties", "m1"]
+    sent, left = CliRunner().invoke(app, words).stdout.splitlines()
+
+    assert sent.startswith("m1: gone since")
+    assert left.startswith("group near was left out: ")
+    assert left in moves.status(context, "m1").notes
 
 
 def test_a_status_names_the_process_of_a_live_move_until_it_is_silent(

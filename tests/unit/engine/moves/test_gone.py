@@ -93,7 +93,7 @@ def test_verification_waits_ten_seconds_for_a_producer_that_has_records_to_write
         acknowledge(world, group, position)
     generation = world.routes("B")["topic:Payments"].generation
     known = ("topic:Payments", "shop", generation, "resumed", "B", 0)
-    shop = Ack(*known, kind="producer", ages_ms={"resumed": 0}, unwritten={"refused": 3})  # type: ignore[arg-type]
+    shop = Ack(*known, ages_ms={"resumed": 0}, unwritten={"refused": 3})  # type: ignore[arg-type]
     say(world, replace(shop, client="idle", unwritten={}))
     say(world, shop)
 

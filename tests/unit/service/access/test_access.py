@@ -187,7 +187,7 @@ def test_what_somebody_was_refused_is_told_to_the_log_in_one_line(
 
     [record] = caplog.records
     assert record.getMessage() == (
-        "POST /v2/flows/P/B/replicator by eve?root did it from testclient refused: "
+        "POST /v2/flows/P/B/replicator by eve\\nroot did it from testclient refused: "
         "role operator is missing"
     )
 
@@ -206,7 +206,7 @@ def test_a_path_cannot_write_lines_of_its_own_into_the_log(
 
     [record] = caplog.records
     assert record.getMessage().isprintable()
-    assert "/v2/flows/P/B?[2JFAKE?line?X/replicator" in record.getMessage()
+    assert "/v2/flows/P/B\\x1b[2JFAKE\\u2028line\\x85X/replicator" in record.getMessage()
     assert record.getMessage().endswith(refused)
 
 

@@ -19,7 +19,7 @@ TP = TopicPartition("T", 0)
 
 
 def said(client, state="resumed", generation=0, stamped_ms=1_000, subject="topic:T"):
-    ack = Ack(subject, client, generation, state, "P", 0, kind="producer", host="h1")
+    ack = Ack(subject, client, generation, state, "P", 0, host="h1")
     return StampedAck(ack, stamped_ms)
 
 
@@ -112,6 +112,7 @@ def test_a_producer_that_rested_before_the_hold_is_none_of_the_recent_writers(
     """
     seen = (ActiveProducer(TP, 7, 0, 9_990, 1),)
     writers = Writers(seen, {seen[0].name: 1}, held_ms=10_000, recent_ms=100)
-    ack = replace(said("c", state, 3).ack, idle_ms=idle_ms, ages_ms={"held": 2_000})
+    written = {} if idle_ms is None else {"written": 2_000 + idle_ms}
+    ack = replace(said("c", state, 3).ack, ages_ms={"held": 2_000, **written})
 
     assert unknown_writers("T", writers, present(StampedAck(ack, 12_010), now_ms=12_010)) == unknown

@@ -279,7 +279,7 @@ FEW = replace(FOUND, records=9)
     ],
 )
 def test_what_an_unplanned_move_lost_is_a_range_until_all_of_it_was_found(outcome, rpo):
-    """Clocks of producers, or one that was off, take away none of what the log had: 312."""
+    """Clocks of producers, or one that was off, lower the bound of the log not at all: 312."""
     plan = replace(PLAN, request=replace(PLAN.request, mode="unplanned"))
     progress = MoveProgress("m1", forecast=FORECAST).at("gone", 9)
 

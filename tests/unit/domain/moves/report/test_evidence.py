@@ -18,7 +18,7 @@ from srm.domain.moves.routing import Call
 
 
 def ack(client: str, state: str, stamped_ms: int | None, cluster: str, **ages: int) -> StampedAck:
-    said = Ack("group:audit", client, 7, state, cluster, 1, kind="consumer", host="h", ages_ms=ages)  # type: ignore[arg-type]
+    said = Ack("group:audit", client, 7, state, cluster, 1, host="h", ages_ms=ages)  # type: ignore[arg-type]
     return StampedAck(said, stamped_ms or 1, by_broker=stamped_ms is not None)
 
 

@@ -266,7 +266,7 @@ def test_an_acknowledgement_of_an_older_client_is_read():
 
     [ack] = acks_of({b"group:g:c": value})
 
-    assert (ack.kind, ack.host, ack.uncommitted, ack.ages_ms, ack.home) == ("", "", {}, {}, "")
+    assert (ack.host, ack.uncommitted, ack.ages_ms, ack.home) == ("", {}, {}, "")
     assert ack.positions == {"P.T-0": 7}
 
 

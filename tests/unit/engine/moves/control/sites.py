@@ -54,7 +54,6 @@ def announce(world: World) -> None:
             ack = Ack(
                 *(subject, f"client-{home}", route.generation),
                 *("held" if route.state == "hold" else "resumed", route.cluster, world.clock()),
-                kind="producer" if subject.startswith("topic:") else "consumer",
                 home=home,
             )
             for each in world.clusters.values():

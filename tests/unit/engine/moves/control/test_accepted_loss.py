@@ -71,7 +71,7 @@ def test_an_approval_covers_what_the_source_takes_within_the_time_limit(disaster
     assert replace(plan, forecast=forecast, request=brief).accepted_rpo == 7 + 600
 
 
-def test_a_bound_that_is_no_longer_known_needs_an_approval(disaster: Disaster) -> None:
+def test_a_bound_that_became_unknown_needs_an_approval(disaster: Disaster) -> None:
     plan = disaster.planned()
     assert plan.forecast is not None
     [topic] = plan.forecast.topics

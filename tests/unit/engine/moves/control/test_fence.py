@@ -83,7 +83,7 @@ def test_writes_are_denied_before_offsets_are_applied_and_after_go(world):
 
 def test_a_producer_that_follows_may_write_what_it_has_before_the_fence_is_set(world):
     context = world.context()
-    said = Ack("topic:Payments", "app", 0, "resumed", "P", world.clock(), kind="producer")
+    said = Ack("topic:Payments", "app", 0, "resumed", "P", world.clock())
     moves.plan(context, FENCED, "m1")
     world.p.compacted_topic(internal_topics.CLIENTS).write({said.key(): said.value()})
     moves.hold(context, "m1")

@@ -34,7 +34,7 @@ def world(config) -> World:
 def announce(world: World, **positions: int) -> None:
     """Let a client of the group say that it follows routes, and where it started."""
     started = {f"{topic}-0": offset for topic, offset in positions.items()}
-    ack = Ack("group:fresh", "c1", 0, "resumed", "P", world.clock(), started, "consumer")
+    ack = Ack("group:fresh", "c1", 0, "resumed", "P", world.clock(), started)
     world.p.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
 
 
@@ -98,7 +98,7 @@ def test_those_move_that_were_brought_there_after_they_were_deleted(
     if emissions > 1:
         emit(world.context().forward)
     world.passing(1_000)
-    ack = Ack("group:far", "c1", 1, "resumed", "P", world.clock(), kind="consumer")
+    ack = Ack("group:far", "c1", 1, "resumed", "P", world.clock())
     route = Route(2, "P", "go", "m0", world.clock(), decided=True).value()
     if sign == "client":
         world.p.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})

@@ -30,7 +30,6 @@ def say(
 ) -> None:
     ack = Ack(
         *(subject, "writer", generation, state, "P", world.clock()),
-        kind="producer",
         host="h1",
         instance=instance,
     )
@@ -157,7 +156,7 @@ def test_a_plan_names_the_clients_that_a_hold_cannot_reach(world: World) -> None
 def announce(world: World, client: str, stamped_ms: int, *, reached: int, age: int) -> None:
     """Let the broker stamp what a client repeats of a state that it reached long ago."""
     now = world.clock()
-    ack = Ack("topic:Payments", client, 0, "resumed", "P", reached, host="h1", kind="producer")
+    ack = Ack("topic:Payments", client, 0, "resumed", "P", reached, host="h1")
     world.clock.advance(stamped_ms - now)
     clients = world.p.compacted_topic(internal_topics.CLIENTS)
     clients.write({ack.key(): replace(ack, ages_ms={"resumed": age}).value()})

@@ -397,7 +397,7 @@ def test_that_the_source_is_given_up_is_no_news_in_the_log(
 
 def test_followers_are_counted_by_what_they_told_the_target(disaster: Disaster) -> None:
     """A client on another cluster stays there, with what it reads there as a group of this name."""
-    ack = Ack("group:near", "c", 0, "resumed", "P", disaster.world.clock(), kind="consumer")
+    ack = Ack("group:near", "c", 0, "resumed", "P", disaster.world.clock())
     acks = (ack, replace(ack, subject="group:far", cluster="C", home="C"))
     disaster.planned()
     clients = disaster.world.b.compacted_topic(internal_topics.CLIENTS)
@@ -431,7 +431,7 @@ def test_while_the_source_lives_only_what_clients_told_it_counts_of_them(
     """What they told the target has the stamp of another clock."""
     world = disaster.world
     ensure_topics(world.context())
-    ack = Ack("group:near", "c", 0, "resumed", "P", world.clock(), kind="consumer")
+    ack = Ack("group:near", "c", 0, "resumed", "P", world.clock())
     for cluster in (world.p, world.b):
         cluster.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
 

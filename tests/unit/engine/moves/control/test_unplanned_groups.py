@@ -235,7 +235,7 @@ def test_a_group_with_members_on_the_target_that_may_be_of_the_source_is_named(
     disaster = Disaster(busy_world(config_in(tmp_path, REVERSED)))
     home_on_b(disaster, 90 if why == "behind" else 99)
     ensure_topics(disaster.world.context())
-    ack = Ack("group:home", "c", 0, "resumed", "P", disaster.world.clock(), kind="consumer")
+    ack = Ack("group:home", "c", 0, "resumed", "P", disaster.world.clock())
     clients = disaster.world.b.compacted_topic(internal_topics.CLIENTS)
     clients.write({ack.key(): ack.value()} if why == "followed" else {})
 
@@ -255,7 +255,7 @@ def test_members_whose_clients_work_on_the_source_are_of_a_session_that_its_targ
     world = disaster.world
     disaster.planned()
     had = {"B": world.b.join("far", "c")}
-    ack = Ack("group:far", "c", 0, "resumed", works_on, world.clock(), kind="consumer", members=had)
+    ack = Ack("group:far", "c", 0, "resumed", works_on, world.clock(), members=had)
     world.b.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
     warnings = disaster.planned().warnings
 
@@ -517,7 +517,7 @@ def test_groups_at_home_on_the_target_block_no_planned_move(
         assert plan.group_names == ("far", "near")
 
 
-def test_a_living_member_on_the_target_is_no_remnant_of_a_client_with_its_name(
+def test_a_living_member_on_the_target_stays_though_a_client_has_its_name(
     disaster: Disaster,
 ) -> None:
     """A service at work on both sites, with one client id: only a member id is removed."""
@@ -528,7 +528,6 @@ def test_a_living_member_on_the_target_is_no_remnant_of_a_client_with_its_name(
     for instance, cluster, members in (("i1", "B", there), ("i2", "P", {"P": "near-on-P"})):
         ack = Ack(
             *("group:near", "shop", 0, "resumed", cluster, world.clock()),
-            kind="consumer",
             home=cluster,
             instance=instance,
             members=members,

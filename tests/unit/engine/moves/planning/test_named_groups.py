@@ -50,7 +50,7 @@ def left(plan: MovePlan) -> list[str]:
 
 def announce(world: World, group: str, *topics: str) -> None:
     at = {f"{topic}-0": 0 for topic in topics}
-    ack = Ack(f"group:{group}", "c1", 0, "resumed", "P", world.clock(), at, "consumer")
+    ack = Ack(f"group:{group}", "c1", 0, "resumed", "P", world.clock(), at)
     world.p.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
 
 
@@ -139,6 +139,17 @@ def test_an_excluded_group_stays_and_is_named_by_plan_and_report(world: World) -
     assert not any("other" in problem for problem in report.problems)
     assert "group:other" not in world.routes("P") | world.routes("B")
     assert not world.offsets("B", "other")
+
+
+def test_an_excluded_group_that_is_unknown_on_the_source_is_named(world: World) -> None:
+    """With a wrong name the group that should stay moves, and nothing said so."""
+    request = replace(EXCLUDED, exclude_groups=("other", "othr"))
+
+    plan = moves.plan(world.context(), request, "m1")
+
+    [line] = [one for one in left(plan) if "unknown on P" in one]
+    assert line.startswith("1 excluded group (othr) unknown on P: check the names")
+    assert not any("unknown" in one for one in left(moves.plan(world.context(), EXCLUDED, "m2")))
 
 
 def test_without_the_source_an_excluded_group_stays_too_and_no_home_moves(world: World) -> None:

@@ -39,7 +39,7 @@ def warned(world: World, context: MoveContext | None = None) -> list[str]:
 
 
 def follows(world: World, subject: str, ahead_ms: int = 0) -> None:
-    ack = Ack(subject, "c", 0, "resumed", "P", world.clock() - ahead_ms, host="h", kind="consumer")
+    ack = Ack(subject, "c", 0, "resumed", "P", world.clock() - ahead_ms, host="h")
     world.p.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
 
 

@@ -469,7 +469,7 @@ def test_members_of_a_session_from_before_the_target_died_hold_up_no_move(world:
     """Their clients work on the source, and a cluster lists them until their sessions end."""
     ensure_topics(world.context())
     had = {"B": world.b.join("near", "c")}
-    ack = Ack("group:near", "c", 0, "resumed", "P", world.clock(), kind="consumer", members=had)
+    ack = Ack("group:near", "c", 0, "resumed", "P", world.clock(), members=had)
     world.p.compacted_topic(internal_topics.CLIENTS).write({ack.key(): ack.value()})
     world.b.join("near", "plain")
     blocked = moves.plan(world.context(), REQUEST, dry_run=True).blocking
