@@ -142,6 +142,8 @@ class Registers:
         self.write_if_there("source", change)
 
     def _open(self) -> None:
+        if not self._writers:  # not before: the queue is on a cluster that was there
+            self._away.clear()
         there = [side for side in SIDES if self.there(side)]
         with ThreadPoolExecutor(len(SIDES)) as pool:
             for future in [pool.submit(self._open_one, side) for side in there]:
@@ -187,7 +189,6 @@ class Registers:
         self._shared.close()
         self._writers.clear()
         self._tables.clear()
-        self._away.clear()
 
 
 def transact(

@@ -423,13 +423,15 @@ def keep_report(context: MoveContext, plan: MovePlan, progress: MoveProgress) ->
     if all(ControlTables(moves=one).new_part(change) == ControlChange() for one in known.tables):
         return made.report
 
-    def write(registers: Registers) -> KeptReport:
+    def write(registers: Registers) -> MoveReport:
         registers.require("target")
+        if (final := _final(registers.store, plan.move_id)) is not None:
+            return final  # another process has ended the move since it was read
         kept = next_of(registers.store)
         registers.write_both(change_to(kept))
-        return kept
+        return kept.report
 
-    return transact(context, "writing the report of a move", write).report
+    return transact(context, "writing the report of a move", write)
 
 
 def kept_report(context: MoveContext, move_id: str) -> KeptReport:

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from tests import moves
 from tests.unit.engine.moves.control.moving import World, busy_world, config_in
-from tests.unit.engine.moves.reporting.test_evidence import APPROVAL, finished
+from tests.unit.engine.moves.reporting.test_evidence import APPROVAL, finished, signing
 from tests.unit.engine.moves.test_gone import gone
 
 from srm.domain.moves.line import MoveLine
 from srm.domain.moves.plan import GroupPlan, MovePlan, PartitionMove
 from srm.domain.moves.progress import MoveProgress
+from srm.domain.moves.report import MoveReport
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.revisions import KeptReport
 from srm.domain.names import internal_topics
@@ -22,6 +23,7 @@ from srm.engine.moves.attempt import Attempt
 from srm.engine.moves.registers import level, transact
 from srm.engine.moves.store import MoveStore
 from srm.engine.moves.tables import ControlChange
+from srm.engine.moves.verification import keep_report
 from srm.errors import ConflictError
 
 MOVES = internal_topics.MOVES
@@ -128,6 +130,23 @@ def test_a_move_whose_residue_is_over_keeps_its_report_and_its_line(world: World
     assert moves.kept_report(context, "m1").report == report
     [line] = MoveStore.read(context).lines()
     assert (line.ended, line.progress.step, line.groups) == (True, "reported", "far, near")
+
+
+def test_a_second_watch_that_ends_a_move_keeps_what_the_first_has_reported(world: World) -> None:
+    """Both have read it before its end; after that its approvals and accepted rows are gone."""
+    context = finished(world)
+    moves.approve(context, "m1", APPROVAL)
+    plan, progress = MoveStore.read(context).load("m1")
+    world.passing(400_000)
+    ended: list[MoveReport] = []
+    world.writes.before[world.writes.count + 1] = lambda: ended.append(
+        moves.watch_residue(signing(world), "m1")
+    )
+
+    late = keep_report(context, plan, progress.noting(residue_over=True))
+
+    assert late == ended[0] == moves.kept_report(context, "m1").report
+    assert late.approvals == (APPROVAL,)
 
 
 def test_a_document_in_several_records_is_deleted_whole(

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from tests import moves
 from tests.unit.engine.moves.control.moving import World
 
 from srm.domain.moves.request import MoveRequest
+from srm.engine.cluster_ports import away_cluster
+from srm.engine.moves.context import MoveContext, ensure_topics
 from srm.engine.moves.holding import renew_now
 from srm.engine.moves.registers import Registers, transact
 from srm.engine.moves.store import MoveStore
 from srm.engine.moves.tables import ControlChange
+from srm.errors import FencedError
 from srm_lab.testing.fake_compacted import FakeControlWriter
 
 REQUEST = MoveRequest("failover", "P", "B", ("Payments",), ("near", "far"))
@@ -90,3 +94,20 @@ def test_a_step_that_was_fenced_opens_again(world: World, opened: Counter[str]) 
 
     assert opened == {"P": 3, "B": 3}
     assert MoveStore.read(mine).progress("m1").step == "released"
+
+
+def test_a_step_beside_a_lost_cluster_waits_for_its_turn_on_the_other(world: World) -> None:
+    """Also if the lost one is the first of both, where the queue is while both answer."""
+    known = world.context()
+    ensure_topics(known)
+    context = MoveContext(replace(known.forward, source=away_cluster("A")), known.reverse)
+    attempts = 0
+
+    def body(_: Registers) -> int:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            raise FencedError("another process was first")
+        return attempts
+
+    assert transact(context, "a step", body) == 2
