@@ -195,7 +195,6 @@ class Engine:
 
     Attributes:
         fast: it gets ``Case.fast_factor`` times the records.
-        markers: offsets of each target partition without a record: srm's claim takes one.
     """
 
     name: str
@@ -203,7 +202,6 @@ class Engine:
     command: Callable[[Path, Route], Sequence[str]]
     check_log: Callable[[str], None] = check_nothing
     fast: bool = False
-    markers: int = 0
 
 
 def _tuned(route: Route) -> str:
@@ -215,7 +213,7 @@ ENGINES: Final = {
     for engine in (
         Engine("mm2-default", mm2_properties, mm2_command),
         Engine("mm2-tuned", _tuned, mm2_command, check_tuning),
-        Engine("srm", srm_properties, srm_command, fast=True, markers=1),
+        Engine("srm", srm_properties, srm_command, fast=True),
     )
 }
 
