@@ -100,7 +100,8 @@ class MoveStore:
 
     def plan_at_go(self, plan: MovePlan) -> MovePlan:
         """Return the plan with the rows and warnings that go accepted; as planned before that."""
-        found = map(MovePlan.decode, self._documents(accepted_key(plan.move_id)))
+        stored = self._documents(accepted_key(plan.move_id))
+        found = filter(None, (decode_or_none(one, MovePlan.decode) for one in stored))
         return next((one for one in found if one.created_ms == plan.created_ms), plan)
 
     def progress(self, move_id: str) -> MoveProgress:

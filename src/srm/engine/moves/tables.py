@@ -182,7 +182,8 @@ class ControlChange:
             if key.startswith(_PLAN):
                 move_id = key.removeprefix(_PLAN)
                 at = found[move_id].progress if move_id in found else None
-                found[move_id] = MoveLine.of(MovePlan.decode(text), at)
+                if (plan := decode_or_none(text, MovePlan.decode, f"{key}: ")) is not None:
+                    found[move_id] = MoveLine.of(plan, at)
         for one in self.progress:
             if one.move_id in found:
                 found[one.move_id] = found[one.move_id].at(one)

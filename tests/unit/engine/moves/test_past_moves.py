@@ -149,6 +149,27 @@ def test_a_second_watch_that_ends_a_move_keeps_what_the_first_has_reported(world
     assert late.approvals == (APPROVAL,)
 
 
+def test_a_damaged_plan_of_a_past_move_stops_no_step_of_others(world: World) -> None:
+    """The source was away at that move, so each step copies its records there."""
+    context = world.context()
+    moves.plan(context, REQUEST, "m1")
+    add_past(world, 1, "B")
+    world.b.compacted_topic(MOVES).write({b"plan:m-0": b"{"})
+
+    assert transact(context, "a step", lambda one: one.store.progress("m1").step) == "planned"
+    assert b"progress:m-0" in keys_of(world, "P")
+
+
+@pytest.mark.parametrize("alias", ["P", "B"])
+def test_a_damaged_record_of_what_go_accepted_keeps_no_move_from_its_report(
+    world: World, alias: str
+) -> None:
+    context = gone(world)
+    world.clusters[alias].compacted_topic(MOVES).write({b"accepted:m1": b"{"})
+
+    assert moves.report(context, "m1").groups.keys() == {"near", "far"}
+
+
 def test_a_document_in_several_records_is_deleted_whole(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
