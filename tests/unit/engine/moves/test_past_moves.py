@@ -150,7 +150,7 @@ def test_a_second_watch_that_ends_a_move_keeps_what_the_first_has_reported(world
 
 
 def test_a_damaged_plan_of_a_past_move_stops_no_step_of_others(world: World) -> None:
-    """The source was away at that move, so each step copies its records there."""
+    """The source missed that move, so each step copies its records there."""
     context = world.context()
     moves.plan(context, REQUEST, "m1")
     add_past(world, 1, "B")

@@ -96,7 +96,7 @@ def test_a_step_that_was_fenced_opens_again(world: World, opened: Counter[str]) 
     assert MoveStore.read(mine).progress("m1").step == "released"
 
 
-def test_a_step_beside_a_lost_cluster_waits_for_its_turn_on_the_other(world: World) -> None:
+def test_a_step_without_its_lost_cluster_waits_for_its_turn_on_the_other(world: World) -> None:
     """Also if the lost one is the first of both, where the queue is while both answer."""
     known = world.context()
     ensure_topics(known)
