@@ -53,16 +53,15 @@ from srm.engine.moves.history import ClientsHistory, RoutingHistory
 from srm.engine.moves.losses import is_without_routes, reason_of_pause
 from srm.engine.moves.planning import findings, plan_at_go, route_problem, settings_of
 from srm.engine.moves.registers import Registers, record, transact
-from srm.engine.moves.store import MoveStore, accepted_key
+from srm.engine.moves.store import MoveStore
 from srm.engine.moves.surroundings import absent_originals
-from srm.engine.moves.tables import ControlChange, ControlTables, MoveRecords
+from srm.engine.moves.tables import ControlChange, ControlTables, MoveRecords, accepted_key
 from srm.errors import ConflictError, FencedError, GateClosedError, SrmError, UnavailableError
 from srm.threads import start_thread
 
 log = logging.getLogger(__name__)
 
 _RENEW_S: Final = LEASE_MS / 3000
-"""Acknowledgements of clients that are silent for this long are deleted."""
 
 
 def hold(context: MoveContext, move_id: str) -> MoveProgress:

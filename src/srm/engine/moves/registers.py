@@ -203,6 +203,7 @@ def level(context: MoveContext) -> None:
 
     Without them clients of a cluster that was lost, and the next move, follow outdated routes.
     """
+    context = replace(context, only_look=False)  # moves end by a broker's clock
     ensure_topics(context)
 
     def body(registers: Registers) -> None:

@@ -39,9 +39,9 @@ from srm.engine.moves.holding import go, hold, leave_out, release, renew, renew_
 from srm.engine.moves.planning import left_alone, plan_at_go, way_without_source, with_action
 from srm.engine.moves.reading import read_facts
 from srm.engine.moves.registers import Registers, transact
-from srm.engine.moves.store import MoveStore, accepted_key, write_note
+from srm.engine.moves.store import MoveStore, write_note
 from srm.engine.moves.surroundings import absent_originals
-from srm.engine.moves.tables import ControlChange
+from srm.engine.moves.tables import ControlChange, accepted_key
 from srm.engine.moves.verification import VerifyStatus, report, verify
 from srm.errors import (
     AuthorizationError,

@@ -17,13 +17,9 @@ from srm.domain.names import internal_topics
 from srm.domain.text.amount import utc
 from srm.domain.text.documents import decode_or_none
 from srm.engine.moves.context import MoveContext, read_both, without_source
-from srm.engine.moves.tables import MoveRecords
+from srm.engine.moves.tables import MoveRecords, accepted_key
 from srm.engine.ports import FlowContext
 from srm.errors import ConflictError, NotFoundError, UnavailableError
-
-
-def accepted_key(move_id: str) -> str:
-    return f"accepted:{move_id}"
 
 
 def write_note(context: MoveContext, note: WaitNote) -> None:

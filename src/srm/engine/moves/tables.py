@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, TypeVar
 
+from srm.domain.moves.disaster import OUTCOME_PREFIX
 from srm.domain.moves.line import LINE_PREFIX, MoveLine
 from srm.domain.moves.plan import MovePlan
 from srm.domain.moves.progress import WAIT_PREFIX, MoveProgress, WaitNote
+from srm.domain.moves.report import approval_key
 from srm.domain.moves.revisions import KeptReport, newest, report_key
 from srm.domain.moves.routing import Route
 from srm.domain.names import internal_topics
@@ -21,8 +23,16 @@ _T = TypeVar("_T")
 
 _PROGRESS: Final = "progress:"
 _PLAN: Final = "plan:"
-_KEPT: Final = (_PLAN, "accepted:", "report:", "approval:", "outcome:")
-_WHILE_ALIVE: Final = (_PLAN, "accepted:", "approval:", "outcome:", _PROGRESS, WAIT_PREFIX)
+
+
+def accepted_key(move_id: str) -> str:
+    """Return the key of the plan as *go* accepted it."""
+    return f"accepted:{move_id}"
+
+
+_BEFORE_END: Final = (_PLAN, accepted_key(""), approval_key(""), OUTCOME_PREFIX)
+_KEPT: Final = (*_BEFORE_END, report_key(""))
+_WHILE_ALIVE: Final = (*_BEFORE_END, _PROGRESS, WAIT_PREFIX)
 """Prefixes of the records of a move that are deleted when it has ended."""
 
 _Ranked = TypeVar("_Ranked", Route, MoveProgress, MoveLine)
