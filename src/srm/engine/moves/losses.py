@@ -31,12 +31,10 @@ log = logging.getLogger(__name__)
 
 def lost_routes(tables: ControlTables) -> dict[str, Route]:
     """Return the routes of decided moves that a cluster lacks; those that it has rank higher."""
+    lost = (one for one in _decisions(tables.moves) if is_without_routes(one, tables.routes))
     found = [
         Attempt(plan, progress).go(progress.times_ms["gone"])
-        for line in _decisions(tables.moves)
-        if is_without_routes(line, tables.routes)
-        if (plan := tables.moves.plans.get(line.move_id)) is not None
-        if (progress := tables.moves.progress.get(line.move_id)) is not None
+        for plan, progress in tables.moves.of(lost)
     ]
     return dict(tables.new_part(ControlChange(merge_tables(found))).routes)
 
@@ -66,13 +64,15 @@ def lost_pause(context: FlowContext) -> Pause | None:
     if pause_in_force(context) is not None:
         return None
     moves, flow = MoveRecords.read(context.target), context.config.flow
-    unplanned = [
-        (progress.times_ms["holding"], plan)
+    unsettled = (
+        line
         for line in _decisions(moves)
         if line.request.is_unplanned and line.request.flow == flow
         if moves.document(f"{OUTCOME_PREFIX}{line.move_id}") is None
-        if (plan := moves.plans.get(line.move_id)) is not None
-        if (progress := moves.progress.get(line.move_id)) is not None
+    )
+    unplanned = [
+        (progress.times_ms["holding"], plan)
+        for plan, progress in moves.of(unsettled)
         if progress.forecast is not None
     ]
     if not unplanned:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, TypeVar
@@ -133,6 +133,13 @@ class MoveRecords:
     @cached_property
     def notes(self) -> Mapping[str, WaitNote]:
         return _Decoded(self.values, WAIT_PREFIX, WaitNote.decode, self.where)
+
+    def of(self, lines: Iterable[MoveLine]) -> Iterator[tuple[MovePlan, MoveProgress]]:
+        """Yield plan and progress of moves; those that lack one of them are skipped."""
+        for line in lines:
+            plan, progress = self.plans.get(line.move_id), self.progress.get(line.move_id)
+            if plan is not None and progress is not None:
+                yield plan, progress
 
     def names(self, *prefixes: str) -> set[str]:
         """Return the moves that have a document with one of the prefixes."""

@@ -16,7 +16,7 @@ from srm.domain.groups.group_sync import SyncAction, SyncDecision
 from srm.domain.groups.mm2_records import Checkpoint
 from srm.domain.groups.proof import FlowProof
 from srm.domain.groups.translation import UNFINISHED
-from srm.domain.moves.gate import Presence, unrouted_members
+from srm.domain.moves.gate import unrouted_members
 from srm.domain.moves.plan import state_remedy
 from srm.domain.moves.request import MoveRequest
 from srm.domain.moves.routing import group_subject
@@ -272,14 +272,13 @@ def _movement(context: FlowContext, look: GroupLook, found: Findings) -> Movemen
     """Return what the gate would wait for, without a hold."""
     facts, now_ms = found.facts, look.now_ms
     group = facts.source.group(look.group)
-    presence = Presence(facts.routing.on_source, now_ms)
     remaining = sum(partition.remaining for partition in facts.replication)
     rate = recent_rate(context, facts.topics, now_ms) if remaining else None
     return Movement(
         found.blocking,
         tuple(waiting_reasons(facts)),
         group.members,
-        unrouted_members(look.group, group.by_id, presence),
+        unrouted_members(look.group, group.by_id, facts.present),
         seconds_to_go(remaining, rate),
         members_there=facts.target.group(look.group).members,
     )
